@@ -26,7 +26,7 @@ from batos.mind.events import Event, Events
 from batos.mind.router import Router
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
-from batos.objects import Primitive, find
+from batos.objects import Primitive, Root, find
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -285,7 +285,7 @@ class MessageRequests:
         if client.operates:
             return
 
-        def reach(root: Any) -> str:
+        def reach(root: Root) -> str:
             held = find(history.resolve(root, request.target), request.selector)
             primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None
             return primitive.reach.what if primitive is not None and primitive.reach is not None else ""

@@ -21,7 +21,7 @@ from batos.image.history import Moment, Snapshot, looking_at, require_history, s
 from batos.image.mission_record import described
 from batos.methods import inventory
 from batos.missions import report
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 from batos.wire import schemas
 
 if TYPE_CHECKING:
@@ -235,13 +235,13 @@ def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
     }
 
 
-def _uses(root: Any) -> dict[str, telemetry.MethodUse]:
+def _uses(root: Root) -> dict[str, telemetry.MethodUse]:
     """Return the use of methods; empty in an image from before it was counted."""
     home = root["lobby"]._slots.get("autotelic")
     return {use.method: use for use in telemetry.used_methods(root)} if home is not None and "usage" in home._slots else {}
 
 
-def _object_or_none(root: Any, oid: str) -> Any:
+def _object_or_none(root: Root, oid: str) -> Any:
     try:
         return history.resolve(root, oid)
     except UnknownTarget:

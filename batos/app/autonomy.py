@@ -55,6 +55,7 @@ from batos.missions import execution
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import replay_services
 from batos.missions.scheduler import Scheduler
+from batos.objects import Root
 from batos.synthesis.handbook import handbook
 
 log = structlog.get_logger("batos")
@@ -201,7 +202,7 @@ class Autonomy:
         ]
         return " ".join(filter(None, words))
 
-    def assessed(self, root: Any, number: int) -> Record | None:
+    def assessed(self, root: Root, number: int) -> Record | None:
         """Return the assessment of the mission of that number, for its record; None where it was not measured."""
         found = entropy_records.assessment_of(root, number) if self.assessor is None else self.assessor.of(root, number)
         return None if found is None else found.to_wire()
@@ -226,7 +227,7 @@ class Autonomy:
             # the committer works in order: this returns after the measurements just handed over
             await self._image.system(lambda root: None)
 
-    def undone(self, root: Any, number: int, redo: bool) -> None:
+    def undone(self, root: Root, number: int, redo: bool) -> None:
         """Learn from an undo of the mission of that number, or from its redo, in the transaction that does it."""
         if self.assessor is None:
             return
@@ -246,7 +247,7 @@ class Autonomy:
         return facts
 
 
-def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.WeightBounds | None) -> None:
+def _rate(root: Root, id: str, rating: int, why: str, bounds: entropy_records.WeightBounds | None) -> None:
     if not ledger.rate(root, id, rating, why):
         return
     objects.vouch(root, id, rating)
@@ -396,7 +397,7 @@ class ImprovementLoop:
         likeness = Likeness(image, self._inference, self._substrate.profile.embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
 
-        def examples(root: Any) -> dict[str, incarnation.Exemplars]:
+        def examples(root: Root) -> dict[str, incarnation.Exemplars]:
             return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
 
         router = Router(self._codex, lambda: image.read(examples), likeness, chars=RoutingLimits.of(settings).chars)

@@ -37,6 +37,7 @@ from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
 from batos.mind.router import PersonaForecast, recent_personas
 from batos.missions.mission_queue import Grouping
+from batos.objects import Root
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -438,7 +439,7 @@ class ModelRuntime:
     def model_of(self, persona: str) -> str:
         """Return the model that speaks for a persona, as the image has it now."""
 
-        def model(root: Any) -> str:
+        def model(root: Root) -> str:
             found = root["lobby"]._slots[persona]
             return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 

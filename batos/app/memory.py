@@ -25,6 +25,7 @@ from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living_image import LivingImage
 from batos.mind.evidence import EvidenceLimits
+from batos.objects import Root
 from batos.wire.admin_schemas import SearchRequest
 
 if TYPE_CHECKING:
@@ -347,20 +348,20 @@ class RequestedFiles:
             self._unlisten = None
 
 
-def _has_document(root: Any, number: int) -> bool:
+def _has_document(root: Root, number: int) -> bool:
     from batos.memory.store import library_of
 
     document = library_of(root).documents.get(number)
     return document is not None and bool(document.sections or not document.archives)  # a document that is archived whole does not count
 
 
-def _described(root: Any, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:
+def _described(root: Root, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:
     from batos.memory.objects import memory_contents
 
     return memory_contents(root, documents, away, left)
 
 
-def _archived(root: Any, most: int) -> Reply:
+def _archived(root: Root, most: int) -> Reply:
     from batos.memory.curation import list_archives
 
     return list_archives(root, most)

@@ -56,6 +56,7 @@ from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
+from batos.objects import Root
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -281,7 +282,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
     """Load the search index, and begin to embed exemplars and documents."""
     image, embedder = storage.image, models.substrate.profile.embedder
 
-    def exemplars(root: Any) -> dict[str, incarnation.Exemplars]:
+    def exemplars(root: Root) -> dict[str, incarnation.Exemplars]:
         there = incarnation.present(root["lobby"], storage.codex)
         return {name: incarnation.exemplars_of(persona) for name, persona in there.items()}
 

@@ -36,7 +36,7 @@ from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.missions import execution
 from batos.missions.mission_queue import AttemptLimits
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 from batos.wire.admin_schemas import UndoRequest
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class UndoObserver(Protocol):
     async def settled(self) -> None:
         """Return when all measurements of missions so far are in the image."""
 
-    def undone(self, root: Any, number: int, redo: bool) -> None:
+    def undone(self, root: Root, number: int, redo: bool) -> None:
         """Learn from an undo of the mission of that number, or with `redo` from its redo. Runs in a helper thread, in the transaction of
         the undo.
         """
@@ -221,7 +221,7 @@ class UndoRunner:
         trees, moved = self._by_layer(root, change, redo=False)
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
-    def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
+    def _planned(self, root: Root, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
         """Return the changes of all missions to undo, newest first, and the records to write."""
         from batos.memory.archiver import managed_slots
 
@@ -246,7 +246,7 @@ class UndoRunner:
             for id in more:
                 changes[id] = change_of(id)
 
-    def _by_layer(self, root: Any, change: transaction_undo.TransactionChange, redo: bool) -> tuple[list[Reply], UndoneMemory]:
+    def _by_layer(self, root: Root, change: transaction_undo.TransactionChange, redo: bool) -> tuple[list[Reply], UndoneMemory]:
         """Merge trees in slots and documents. Both need views of the image from before the mission and after it."""
         from batos.memory.archiver import UndoneMemory, document_differences, undo_documents
 
@@ -268,12 +268,12 @@ class UndoRunner:
             past = at if redo else before
             return trees, undo_documents(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
-    def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
+    def _examples(self, root: Root, id: str, redo: bool) -> list[Reply]:
         """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
         mission = ledger.mission_of(root, id)
         return lessons.teach_again(root, mission, SynthesisLimits.of(self._settings).examples) if redo else lessons.take_back(root, mission)
 
-    def _mark(self, root: Any, id: str, asked: UndoRequest, lot: list[str]) -> None:
+    def _mark(self, root: Root, id: str, asked: UndoRequest, lot: list[str]) -> None:
         mission = ledger.mission_of(root, id)
         facts = {"at": round(time.time(), 3), "with": asked.id, "missions": len(lot)}
         mission.undone = None if asked.redo else json.dumps(facts)
@@ -285,7 +285,7 @@ class UndoRunner:
             remember_again(root, mission)
 
     def _reply_of(
-        self, root: Any, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]
+        self, root: Root, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]
     ) -> Reply:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
@@ -344,7 +344,7 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
     return "no mission did that, so it stays; change it by hand"
 
 
-def _episode(root: Any, id: str, redo: bool) -> list[int]:
+def _episode(root: Root, id: str, redo: bool) -> list[int]:
     """Return the documents that memory made of the mission and of the facts in its brief. An undo removes them. After a redo, memory
     makes them again.
     """
@@ -358,7 +358,7 @@ def _episode(root: Any, id: str, redo: bool) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _merge_trees(root: Any, change: transaction_undo.TransactionChange, before: Any, at: Any, redo: bool) -> list[Reply]:
+def _merge_trees(root: Root, change: transaction_undo.TransactionChange, before: Any, at: Any, redo: bool) -> list[Reply]:
     """Merge the trees that slots hold, of the objects in the lobby (except the memory) and of the objects that the mission wrote."""
     from batos.memory.archiver import managed_slots
 
@@ -390,13 +390,13 @@ def _trees(obj: Any) -> Iterator[tuple[str, Any]]:
                 yield name, value
 
 
-def _get(root: Any, oid: bytes) -> Any:
+def _get(root: Root, oid: bytes) -> Any:
     try:
         return root._p_jar.get(oid)
     except KeyError:  # the object did not exist yet at that time
         return None
 
 
-def _mapped(root: Any, tree: Any) -> dict[Any, Any]:
+def _mapped(root: Root, tree: Any) -> dict[Any, Any]:
     """Return a tree of the past with the objects of the present."""
     return {key: root._p_jar.get(value._p_oid) if getattr(value, "_p_oid", None) else value for key, value in tree.items()}

@@ -44,7 +44,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import ExpertRefused, ProvisioningFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -171,7 +171,7 @@ class ModelPreparation:
             log.info("model_discarded", model=name)
 
 
-def _is_spoken(root: Any, model: str) -> bool:
+def _is_spoken(root: Root, model: str) -> bool:
     """Return True if a persona speaks with a model."""
     lobby = root["lobby"]
     return any(isinstance(one := lobby._slots.get(name), UvmObject) and one.model == model for name in lobby.personas)
@@ -398,13 +398,13 @@ def training_minutes_of(proposal: Proposal) -> float:
     return 0.0
 
 
-def _writer(root: Any) -> dict[str, Any] | None:
+def _writer(root: Root) -> dict[str, Any] | None:
     """Return the expert that writes methods now."""
     model = model_registry.speaks_methods(root)
     return next((one for one in model_registry.describe_experts(root) if one["model"] == model), None)
 
 
-def _next_version(root: Any, about: ExpertManifest) -> int:
+def _next_version(root: Root, about: ExpertManifest) -> int:
     """Return the version after all that were ever known."""
     same = (one for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (about.persona.lower(), about.name))
     return 1 + max((int(one["version"]) for one in same), default=0)

@@ -34,7 +34,7 @@ from batos.methods.runtime import WriterAwaited, home_of, misfit, parameters_in
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
 
 if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
@@ -75,7 +75,7 @@ and cannot be interrupted.
 """
 
 
-def is_warm_up_wanted(root: Any, writer: str) -> bool:
+def is_warm_up_wanted(root: Root, writer: str) -> bool:
     """Return True if an expert for methods will write: only its searches need the tables.
 
     :param writer: the setting `methods.writer`.

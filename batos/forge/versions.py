@@ -19,11 +19,11 @@ from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
 from batos.mind.attempt import current
 from batos.mind.messages import called
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.objects.json_form import oid_of
 
 
-def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
+def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
     """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
@@ -45,7 +45,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     return told
 
 
-def _version(root: Any, method: Method) -> dict[str, Any]:
+def _version(root: Root, method: Method) -> dict[str, Any]:
     came = {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance}
     if came.get("open"):
         came["open"] = [json.loads(text) for text in came["open"]] if _as_taught(root, method.selector, came) else []
@@ -61,7 +61,7 @@ def _version(root: Any, method: Method) -> dict[str, Any]:
     }
 
 
-def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
+def _as_taught(root: Root, selector: str, came: dict[str, Any]) -> bool:
     """Return True if nothing was taught since to the receiver that a method was written for. Otherwise its open question is out of date."""
     try:
         receiver = resolve(root, came.get("receiver", ""))

@@ -33,6 +33,7 @@ from batos.memory.search_index import Collection
 from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document
 from batos.memory.segments import Array, Segment, build
 from batos.memory.store import library_of
+from batos.objects import Root
 from batos.resources import give_memory_back
 
 log = structlog.get_logger("batos.memory")
@@ -180,7 +181,7 @@ class Curator:
         self.flush()
         await self._background.drain()
 
-    def due(self, root: Any) -> str:
+    def due(self, root: Root) -> str:
         """Return the reason for a round now; "" if there is none."""
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):

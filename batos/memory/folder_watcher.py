@@ -23,6 +23,7 @@ from batos.image.living_image import LivingImage
 from batos.memory.files import LeftOut, files_in
 from batos.memory.ingest import PASSING, SHUT, Ingest, IngestLimits, files_known
 from batos.memory.store import library_of
+from batos.objects import Root
 
 log = structlog.get_logger("batos.memory")
 
@@ -167,7 +168,7 @@ def _identity(folder: str) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def _watch(root: Any, folder: str, identity: tuple[Any, ...] | None) -> None:
+def _watch(root: Root, folder: str, identity: tuple[Any, ...] | None) -> None:
     watched = library_of(root).watched
     if identity is not None:
         watched[folder] = identity

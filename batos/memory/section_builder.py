@@ -20,7 +20,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from ZODB.POSException import POSKeyError
@@ -33,7 +33,7 @@ from batos.memory.segments import LIVED, Array, Entry, Facts, Segment, build, sp
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.store import Library, library_of
 from batos.memory.tokenizer import content_words, words
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 _WORD = re.compile(r"[^\W_]+")
 _ASIDE = re.compile(r"(?<!\s)\s*\([^()]*+\)\s*+$")
@@ -131,7 +131,7 @@ class KnownNames:
         return NamedEntities(keys, tuple(dict.fromkeys(name.document for name in others if name.document)))
 
 
-def known_names(root: Any) -> list[KnownName]:
+def known_names(root: Root) -> list[KnownName]:
     """Return all names in the image, but for those in records that are damaged: the self-audit tells of them."""
     library, found = library_of(root), []
     for entity in library.entities.values():
@@ -279,7 +279,7 @@ def prepare_document(
     return PreparedDocument(draft, source, mission, number, shelved, of)
 
 
-def store_document(root: Any, prepared: PreparedDocument, segment: Segment | None) -> None:
+def store_document(root: Root, prepared: PreparedDocument, segment: Segment | None) -> None:
     """Store a prepared document.
 
     :param segment: segment of its index entries; None if they come with those of another document.
@@ -297,7 +297,7 @@ def store_document(root: Any, prepared: PreparedDocument, segment: Segment | Non
 
 
 def remember_document(
-    root: Any, draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()
+    root: Root, draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()
 ) -> Segment:
     """Prepare a document and put it into the memory; see `prepare` and `keep`.
 
@@ -389,7 +389,7 @@ def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limit
     return EmbeddedSection(work.section, None if same else shelved, rows)
 
 
-def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
+def store_vectors(root: Root, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
     """System transaction: store the vectors of sections, unless a section has changed or is gone.
 
     :param identity: identity of the embedder; vectors of an embedder that is out of use are discarded.

@@ -57,7 +57,7 @@ from batos.mind.model_needs import (
     pictures_together,
 )
 from batos.mind.router import Route, RoutingLimits, Shares, shares
-from batos.objects import UvmObject, find
+from batos.objects import Root, UvmObject, find
 
 log = structlog.get_logger("batos.mind")
 _REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # fields of an `InferenceRecord`
@@ -291,7 +291,7 @@ class Attempt:
         sight, own = self.services.sight, self.mission.has_own_pictures
         return not own or bool(self._lent) or self.provision.needs.vision or sight.known(sight.model_of(persona)) is not False
 
-    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+    async def ruled(self, root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
         """Return the result of a system mission that a rule decides; None if a model must think it through."""
         return await self.services.ruled(root, mission, persona) if mission.origin == "system" else None
 

@@ -18,9 +18,10 @@ import re
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from batos.memory.store import library_of
+from batos.objects import Root
 
 Depth = Literal["direct", "facets", "council"]
 Flavour = Literal["full", "light", "off"]
@@ -220,7 +221,7 @@ def said_of(errand: Errand, now: datetime.datetime) -> str:
     )
 
 
-def has_read(root: Any, name: str) -> bool:
+def has_read(root: Root, name: str) -> bool:
     """Return True if the memory of an image has a file of that name, in any folder."""
     last = name.rpartition("/")[2].casefold()
     return any(source.rpartition("/")[2].casefold() == last for source in library_of(root).by_source)

@@ -28,7 +28,7 @@ from batos.memory.records import SUMMARY
 from batos.memory.store import library_of
 from batos.memory.tokenizer import contents_of
 from batos.mind import plans
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 if TYPE_CHECKING:  # these load numpy
     from batos.memory.section_builder import Shelver
@@ -196,7 +196,7 @@ class Evidence:
         return found
 
 
-def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
+def recorded(root: Root, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
     """Return the passages that a mission recalled, by question, without those forgotten since.
 
     :param chars: maximum characters of passages for one question.
@@ -208,7 +208,7 @@ def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPas
     return found
 
 
-def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
+def passages(root: Root, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
     """Return the chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
     chunks, found = library_of(root).chunks, list[RecalledPassage]()
     for number in numbers:
@@ -223,7 +223,7 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPas
     return tuple(found)
 
 
-def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPassage:
+def _passage(root: Root, number: int, chunk: UvmObject, chars: int) -> RecalledPassage:
     document = chunk.document
     headed = document.kind in ("markdown", "conversation", "html")
     said = _HEADING.sub("", chunk.text) if headed else chunk.text
@@ -243,7 +243,7 @@ def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPa
     )  # fmt: skip
 
 
-def _next(root: Any, chunk: UvmObject) -> list[UvmObject]:
+def _next(root: Root, chunk: UvmObject) -> list[UvmObject]:
     """Return the chunk after another one in its section, if there is one."""
     library = library_of(root)
     after = chunk.number + 1

@@ -32,7 +32,7 @@ from batos.memory.store import library_of, summary_source
 from batos.mind.attempt import Attempt, attempt_or_none, current
 from batos.mind.events import Event, Events
 from batos.mind.incarnation import system_message
-from batos.objects import Primitive, UvmObject, find
+from batos.objects import Primitive, Root, UvmObject, find
 
 if TYPE_CHECKING:
     from batos.memory.curator import Gist  # it loads numpy
@@ -47,7 +47,7 @@ def install_memory(lobby: UvmObject) -> None:
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
 
 
-def remembered_until(root: Any) -> tuple[int, tuple[int, ...]]:
+def remembered_until(root: Root) -> tuple[int, tuple[int, ...]]:
     """Return the number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
     lived = root["lobby"].memory.lived
     return int(lived.until), tuple(lived.open)

@@ -24,7 +24,7 @@ from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_of
 from batos.mind.attempt import attempt_or_none, current
-from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
+from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
 from batos.sandbox import Invocation, senders
 
@@ -240,7 +240,7 @@ _NAMED = 3  # greatest number of suggested names
 _LONG = 8  # least number of letters for which two typing errors are tolerated
 
 
-def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
+def check_message(root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
     """Check that a message may become a mission.
 
     :param write: allow a method to be written for a selector that is nearly a known one.
@@ -273,7 +273,7 @@ def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _check_name(root: Any, obj: UvmObject, target: str, selector: str) -> None:
+def _check_name(root: Root, obj: UvmObject, target: str, selector: str) -> None:
     taught, intent = taught_examples.examples_of(root, obj, selector)
     if taught or intent:
         return

@@ -35,6 +35,7 @@ from batos.image.mission_record import MissionRecord
 from batos.memory.embedders import normalised
 from batos.mind.codex import Codex
 from batos.mind.incarnation import Exemplars, learned_by
+from batos.objects import Root
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +123,7 @@ class PersonaForecast:
         return sorted((name for name in row if row[name] >= LIKELY * total), key=lambda name: (-row[name], name))
 
 
-def recent_personas(root: Any) -> list[str]:
+def recent_personas(root: Root) -> list[str]:
     """Return the personas of the last missions, oldest first: what `PersonaForecast` is filled with at the start."""
     missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]

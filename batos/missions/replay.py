@@ -22,7 +22,7 @@ from batos.mind.attempt_services import REPLAYED, AttemptServices
 from batos.mind.events import Events, TextBatch, nothing_proposed
 from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer
 from batos.missions.execution import Attempts
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 PROMPTS_BYTES = 2 * 1024 * 1024
 _SHOWN = 400  # characters of each text where two differ
@@ -100,7 +100,7 @@ def _asked(request: ChatRequest, label: str, found: journal.InferenceRecord | No
     return asked if found is None else {**asked, "said": found.text}
 
 
-async def ruled_as_recorded(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+async def ruled_as_recorded(root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
     """Return the recorded result of a mission of the system's own that was told by rule, since that followed from measurements of then;
     None where a model thought."""
     told = json.loads(mission.result) if mission.result else {}
@@ -210,7 +210,7 @@ def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
 
 
-def _read(root: Any, id: str) -> tuple[MissionRecord, bool]:
+def _read(root: Root, id: str) -> tuple[MissionRecord, bool]:
     mission = ledger.mission_of(root, id)
     return ledger.describe(mission), bool(journal.of(mission).spent)
 
