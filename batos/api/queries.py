@@ -77,9 +77,9 @@ class Queries:
         return {"type": "history", "target": target, "revisions": history.revisions(self._db, oid, limit)}
 
     def diff(self, target: str, a: Moment, b: Moment | None) -> Reply:
-        """Return the differences of an object between two moments; one that was not there then had no slots.
+        """Return the differences of an object between two moments; an object that did not exist yet counts as without slots.
 
-        :raises UnknownTarget: where there is no such object now, nor at either moment.
+        :raises UnknownTarget: if the object exists neither now nor at either moment.
         """
         require_history(self._db)
         moments = [a, self._db.lastTransaction().hex() if b is None else b]
@@ -92,12 +92,12 @@ class Queries:
     def missions(
         self, state: str | None, limit: int, at: Moment | None = None, before: str | None = None, words: str = "", system: bool = True
     ) -> Reply:
-        """Return the missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
+        """Return the missions, the newest first, all or those in a state; for a past moment, with their states at that moment.
 
         :param before: only those that were accepted before the mission of that id.
         :param words: only those whose brief has all of these, or whose id begins so.
         :param system: list the system's own, too.
-        :raises UnknownMission: for a `before` that there is not.
+        :raises UnknownMission: if `before` is not the id of a mission.
         """
         with looking_at(self._db, self._snapshot, at) as root:
             missions = ledger.listed(root, state) if state is None or state in ledger.FINAL else ledger.unfinished(root)
@@ -114,7 +114,7 @@ class Queries:
         return {"type": "missions", "missions": listed}
 
     def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
-        """Return the failed attempts that fit, the newest first, as far as they have room; see `batos.image.ledger.failures`."""
+        """Return the failed attempts that match, the newest first, within the size limit; see `batos.image.ledger.failures`."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = ledger.failures(root, id=id, code=code, selector=selector, limit=limit)
         sizes = itertools.accumulate(len(json.dumps(one)) for one in found)

@@ -1,4 +1,4 @@
-"""Uploads of pictures for briefs: they come in part by part, and are in the living image when they are whole."""
+"""Uploads of pictures for briefs: they arrive in parts, and are stored in the living image once complete."""
 
 from __future__ import annotations
 

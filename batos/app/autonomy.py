@@ -1,7 +1,7 @@
-"""Part of the composition root for the autotelic loop: what the system does of its own accord.
+"""Part of the composition root for the autotelic loop, by which the system measures and changes itself.
 
-`Autonomy` measures and asks: senses, heartbeat, entropy, triggers, and the leash that takes back a change which did harm. `ImprovementLoop`
-changes the system: proposals, their rehearsal on stages of their own, their promotion.
+`Autonomy` measures: senses, heartbeat, entropy, triggers, and the monitor that rolls back a harmful change. `ImprovementLoop`
+changes the system: proposals, their rehearsal in a mirror of the image, their promotion.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Autonomy:
                 log.warning("senses_not_kept", error=str(e))
 
     async def tick(self) -> None:
-        """End an interval: what was noted and measured in it is kept."""
+        """End an interval: store its notes and measurements."""
         if self.senses is not None and self.assessor is not None:
             self.assessor.flush()
             bucket = await self.senses.flush()
@@ -203,12 +203,12 @@ class Autonomy:
         return " ".join(filter(None, words))
 
     def assessed(self, root: Root, number: int) -> Record | None:
-        """Return the assessment of the mission of that number, for its record; None where it was not measured."""
+        """Return the assessment of the mission of that number, for its record; None if it was not measured."""
         found = entropy_records.assessment_of(root, number) if self.assessor is None else self.assessor.of(root, number)
         return None if found is None else found.to_wire()
 
     async def rate(self, id: str, rating: int, why: str) -> None:
-        """Keep what a user thinks of a mission, and learn from it, in one transaction.
+        """Store a user's rating of a mission, and learn from it, in one transaction.
 
         :raises UnknownMission: if there is none of that id.
         :raises InvalidInput: if it has not ended.
@@ -221,7 +221,7 @@ class Autonomy:
         log.info("rated", mission=id, rating=rating)
 
     async def settled(self) -> None:
-        """Return when what was measured so far is in the image."""
+        """Wait until all measurements so far are in the image."""
         if self.assessor is not None:
             self.assessor.flush()
             # the committer works in order: this returns after the measurements just handed over

@@ -55,7 +55,7 @@ Record = dict[str, Any]
 
 
 class ModelRuntime:
-    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama, and another inference answers."""
+    """Ollamas, their models, and the profile in force. Without `connect` it has no Ollama, and another inference answers."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class ModelRuntime:
         self.places: list[ManagedHost] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
-        """Returns the facts for `info` about the Ollamas. The facts are empty where there is no Ollama."""
+        """Returns the facts for `info` about the Ollamas. The facts are empty without an Ollama."""
         self.outage: Callable[[], str] = str
         """Returns the words for an outage of all Ollamas. The words are empty while one answers."""
         self.asked_only: Inference | None = None
-        """The same inference without waiting for a model and without fetching it. None where there is no Ollama."""
+        """The same inference without waiting for a model and without fetching it. None without an Ollama."""
         self._settled = asyncio.Event()
         self._bases: dict[str, str] = {}  # base model by role, under the profile in force
         self._foresight = PersonaForecast()
@@ -409,7 +409,7 @@ class ModelRuntime:
 
     def _check(self, profile: Profile, named: selection.NamedModels, there: set[str]) -> None:
         """
-        :raises InvalidInput: where what was chosen cannot think now.
+        :raises InvalidInput: if the chosen model is not available now.
         """
         for model in filter(None, (named.all, *named.personas.values())):
             if tagged(model) not in there:

@@ -303,7 +303,7 @@ class RequestedFiles:
     def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
         """
         :param refused: paths that cannot be read: `path`, `code` and `message`.
-        :param left_out: what folders have that is not read; empty for nothing.
+        :param left_out: kinds of files in the folders that are not read; empty if all are.
         """
         self.files, self.refused, self.left_out = files, refused, left_out
         self._begun = time.monotonic()

@@ -174,7 +174,7 @@ class ModelProvisioning:
     async def _install(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
         """Provide the chosen model, from the step that was reached.
 
-        :raises _Unfit: if the model does not meet the needs; then nothing of it is left.
+        :raises _Unfit: if the model does not meet the needs; then it is deleted.
         """
         model, id = held["model"], attempt.id
         if not model:
@@ -402,7 +402,7 @@ class ModelProvisioning:
             raise
 
     async def _record_refusal(self, number: int, why: str) -> None:
-        """Record that a change is not made, unless its user did; and clear away what was done for it."""
+        """Record that a change is not made, unless its user did, and delete the models of it."""
 
         await self._image.system(provided_models.refuse, number, why, time.time())
         log.info("refused", change=number, kind=provided_models.KIND, why=why)

@@ -3,7 +3,7 @@
 take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ build_missions ─ open_transport ─ start_work
 
 Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
-transport, and the image is closed when nothing uses it any more. A stage takes what it needs from earlier stages, never from later ones.
+transport, and the image is closed when no part uses it. A stage takes what it needs from earlier stages, never from later ones.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class InferenceStage:
 async def connect_models(settings: DaemonSettings, storage: StorageStage, given: Inference | None) -> AsyncIterator[InferenceStage]:
     """Find or start an Ollama.
 
-    :param given: takes its place: what tests and benches inject.
+    :param given: an inference to use instead, which tests and benches inject.
     :raises OllamaUnavailable: if none answers and none can be started.
     """
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
@@ -491,7 +491,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
 
 @contextlib.asynccontextmanager
 async def start_work(facts: StartedStages) -> AsyncIterator[None]:
-    """Let missions be thought about, and begin what the system does of its own accord."""
+    """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
 

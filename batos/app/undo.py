@@ -1,12 +1,12 @@
 """Undo of missions: objects, trees in slots, memory, examples and records, in one transaction.
 
-image.reversal (objects, by parts) ──┐
-trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
-memory.undoing (documents) ──────────┤
-mind.lessons (what was taught) ──────┤
-the missions' records: marked ───────┘
+image.transaction_undo (objects) ────┐
+trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ search index
+memory.archiver (documents) ─────────┤
+forge.lessons (taught examples) ─────┤
+records of the missions: marked ─────┘
 
-A change that the loop made of its own accord (`change:N`) is undone in the same way, and its record says so.
+A change that the autotelic loop made (`change:N`) is undone in the same way, and its record says so.
 """
 
 from __future__ import annotations
@@ -269,7 +269,10 @@ class UndoRunner:
             return trees, undo_documents(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
     def _examples(self, root: Root, id: str, redo: bool) -> list[Reply]:
-        """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
+        """Take back the examples of a lesson; with `redo` teach them again.
+
+        They were stored with its acceptance, so they are not among the changes of its cycle.
+        """
         mission = ledger.mission_of(root, id)
         return lessons.teach_again(root, mission, SynthesisLimits.of(self._settings).examples) if redo else lessons.take_back(root, mission)
 
@@ -308,7 +311,7 @@ class _Job(NamedTuple):
 
 class _Done(NamedTuple):
     lot: list[str]
-    """Names of what was undone or redone. Empty if there was nothing to do."""
+    """Names of the undone or redone missions and changes. Empty if there was nothing to do."""
     moved: Sequence[UndoneMemory]
     told: Reply
 

@@ -66,7 +66,7 @@ _CODE = re.compile(
 _ITEM = re.compile(r"\s*([-*•·–]|\d{1,3}[.)])\s+")
 _ENDS = (".", "!", "?", "。", "！", "？", "…", "।", "؟")
 _EAST = frozenset(("HIRAGANA", "KATAKANA", "CJK", "KATAKANA-HIRAGANA"))
-"""Scripts that occur in one Japanese text; the last of them is that of Chinese, too."""
+"""Scripts that occur in one Japanese text; Chinese uses the last one too."""
 _WEIGHT = {"HIRAGANA": 2, "KATAKANA": 2, "CJK": 4, "HANGUL": 3}
 """Letters of an alphabet for which one character of a script counts."""
 
@@ -120,7 +120,7 @@ def differs_in_language(answer: str, brief: str) -> str | None:
 def _asked(brief: str) -> str | None:
     """Return the language of a brief; None if its parts differ in language, or the language of one is uncertain.
 
-    Who quotes a text may ask about it in another language than the text's.
+    A brief may quote a text in one language and ask about it in another.
     """
     parts = [part for part in re.split(r"\n+|(?<=[:：])\s", brief) if _WORD.search(part)]
     if len(parts) < 2:
@@ -171,11 +171,11 @@ _ECHO_WORDS = 8  # an answer that exceeds the brief by this many words adds some
 
 
 def without_partial_end(text: str, *, cut: bool) -> str:
-    """Return an answer that reached its length limit, up to its last whole sentence or line; any other as it is.
+    """Return a cut answer up to its last whole sentence or line; any other answer unchanged.
 
-    Repetitions at the end of such an answer are left out, too.
+    Repetitions at the end of a cut answer are left out.
 
-    :param cut: True if the model was stopped, and did not end by itself.
+    :param cut: True if the answer reached its length limit.
     """
     if not cut:
         return text

@@ -1,8 +1,8 @@
 """Attempt: one try to think a mission through, as the states and primitives see it.
 
 An attempt is made of the mission's record, of services that all attempts share (`AttemptServices`), and of a source of inferences
-(`batos.mind.inference`): live for a mission that is really thought through, the journal alone for a replay, a budget for a rehearsal. What
-it may do besides is an `AttemptPolicy`. Code that runs inside finds it by `current` (see `batos.scope`).
+(`batos.mind.inference`): live for a mission, the journal alone for a replay, a budget for a rehearsal. Its permissions are an
+`AttemptPolicy`. Code that runs inside finds it by `current` (see `batos.scope`).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Attempt:
 
     @property
     def routed(self) -> Route | None:
-        """Return who thinks the mission through; None as long as that is not decided."""
+        """Return the route to the mission's persona; None until it is decided."""
         return self.decisions.route
 
     @property
@@ -194,7 +194,7 @@ class Attempt:
     async def check_needs(self) -> None:
         """Check that the mission's models meet the needs in its record.
 
-        :raises NeedModel: where it does not, or what it was provided with is there no more.
+        :raises NeedModel: if a need is not met, or the provided model is no longer installed.
         """
         if self.services.provider is None or self.mission.origin == "system":
             return
@@ -254,7 +254,7 @@ class Attempt:
         return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name))
 
     async def decide(self) -> Route:
-        """Decide who thinks this mission through, once."""
+        """Choose the persona of this mission. Later calls return the same route."""
         if self.routed is None:
             services = self.services
             pictured = bool(self.mission.images) and self.mission.persona is None and not self._lent
@@ -385,8 +385,7 @@ class Attempt:
     def voice_of(self, persona: UvmObject) -> str:
         """Return the model that speaks for a persona in this mission: its expert, or its plain model's role.
 
-        A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
-        cannot speak any more.
+        A mission keeps the model that its journal names, also after a restart, unless that model is no longer available.
         """
         if self.policy.revoices:
             return getattr(persona, "voice", "") or str(persona.model)

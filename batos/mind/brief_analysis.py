@@ -4,7 +4,7 @@ A fact, a definition, a text to write, arithmetic or a greeting is best answered
 feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference: what it
 makes of its own plan and notes is worse than its first answer (docs/rationale.md, decision 13, has the figures).
 
-An errand asks for an action outside of the system. A model that is asked to open a page, to run a program or to remind someone claims that
+An errand asks for an action outside of the system. A model that is asked to open a page, run a program or send a reminder claims that
 it did. For actions that the system cannot do, it says so itself; it knows the time and date of its machine. `errands.toml` has the
 patterns and the answers, by language. A false alarm refuses a good brief, a miss leaves a poor answer: so only a short brief that begins
 with the request is an errand.

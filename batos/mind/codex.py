@@ -126,7 +126,7 @@ class PersonaCodex(BaseModel):
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
     model: Text = BASE_MODEL
     temperature: float | None = Field(None, ge=0, le=2)
-    """Temperature at which it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
+    """Temperature for models that no profile made; the models of a profile have it in their Modelfiles."""
     grounded: bool = False
     """True if its answers keep to what memory says, where memory says anything."""
     depth: Literal["auto", "direct", "facets", "council"] = "auto"
@@ -184,7 +184,7 @@ def _system(name: str, persona: PersonaCodex) -> str:
 
 
 def with_roles(codex: Codex, personas: Collection[str]) -> Codex:
-    """Return the codex in which these personas have a role of their own, as if it said so: a model is named for each of them."""
+    """Return the codex with a separate model role for each of these personas, since the user names a model for each."""
     changed = {name: one.model_copy(update={"model": name}) for name, one in codex.personas.items() if name in personas}
     return codex.model_copy(update={"personas": {**codex.personas, **changed}}) if changed else codex
 

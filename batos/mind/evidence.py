@@ -144,7 +144,7 @@ class Evidence:
     def recalled(self) -> bool:
         """Return True if memory may have contributed to this mission.
 
-        Earlier attempts are not checked: the passages shown to them may be forgotten by now, but are in the journal all the same.
+        Earlier attempts are not checked: the passages shown to them may be forgotten by now, but the journal still has them.
         """
         return self._loaded or any(self._found.values())
 
@@ -209,7 +209,7 @@ def recorded(root: Root, mission: str, chars: int) -> dict[str, tuple[RecalledPa
 
 
 def passages(root: Root, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
-    """Return the chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
+    """Return the chunks of these numbers that still exist, at most `chars` characters in all; the last is cut."""
     chunks, found = library_of(root).chunks, list[RecalledPassage]()
     for number in numbers:
         if number not in chunks or chars <= 0:
@@ -289,7 +289,7 @@ def without_false_marks(text: str, found: Sequence[RecalledPassage]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return an answer without its marks, for who sees other passages under their numbers."""
+    """Return an answer without its citation marks, for a prompt that numbers other passages."""
     return _MARK.sub("", text)
 
 

@@ -246,7 +246,7 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
     """Return a summary of sections by the persona that the prototype of summaries names.
 
     :param sections: their numbers; those that are gone are left out.
-    :raises InvalidInput: if none of them is there.
+    :raises InvalidInput: if none of the sections exists.
     """
     library = memory.library
     there = [number for number in sections if number in library.sections]

@@ -33,11 +33,11 @@ _SHOWN = 400  # greatest number of characters of a message in an error; a questi
 
 
 def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """See that a message may be sent that a Primitive answers.
+    """Check that a message to a Primitive may be sent.
 
-    In a trial it may where nothing of it is kept: then the transaction of the receiver is one that is aborted.
+    In a trial it may, since the transaction of the receiver is aborted.
 
-    :raises GrantNeeded: if a generated method sends it, or has it sent, that may not.
+    :raises GrantNeeded: if a generated method without the grant sends it, directly or through another method.
     :raises NeedAnswer: if the mission asks its user.
     """
     reach, attempt = primitive.reach, attempt_or_none()

@@ -4,8 +4,8 @@ A mission names its needs (`needs`), its brief may be longer than a model's cont
 (`batos.app.model_provision`) finds, requests and installs a model that meets them; this module holds the result that a mission uses,
 and its record.
 
-Ollama does not report a missing need for pictures itself: a model that does not see gets `[img-0]` for a picture, and answers all the
-same. So sight is checked before any thought.
+Ollama does not report that a model cannot see: such a model gets `[img-0]` for a picture, and answers
+anyway. So sight is checked before any thought.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Prototypal State Machine: a cycle is an object whose `state*` parent is the current state.
+"""PSM, the Prototypal State Machine: the states of a cycle of thought, and `run_cycle`, the loop through them.
 
 The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both can be changed
 there; a transition changes the parent pointer. The behaviours are host primitives: each takes the cycle and returns the name of the next
@@ -263,8 +263,8 @@ def _quoted(cycle: UvmObject, voices: Any, told: prompts.PromptParts) -> str:
 
 
 def _temperature(earlier: float, now: float | None = None) -> float | None:
-    """Return the temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and
-    where that is None the model's own, by its Modelfile.
+    """Return the temperature of an inference: `earlier` for a mission that began under version 0.1.0, else `now`;
+    None leaves it to the model's Modelfile.
     """
     return earlier if current().earlier else now
 
@@ -338,7 +338,7 @@ async def complete(cycle: UvmObject) -> None:
 
 @Primitive.register("psm.failed")
 async def failed(cycle: UvmObject) -> None:
-    """FAILED: nothing of this cycle is kept; its transaction is doomed by the one who runs it."""
+    """FAILED: nothing of this cycle is kept; `run_cycle`'s caller dooms the transaction."""
 
 
 def depth_of(cycle: UvmObject) -> int:

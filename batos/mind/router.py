@@ -124,7 +124,7 @@ class PersonaForecast:
 
 
 def recent_personas(root: Root) -> list[str]:
-    """Return the personas of the last missions, oldest first: what `PersonaForecast` is filled with at the start."""
+    """Return the personas of the last missions, oldest first, to fill `PersonaForecast` at the start."""
     missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
     return [str(name).lower() for name in reversed(named) if name]

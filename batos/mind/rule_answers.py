@@ -162,7 +162,7 @@ def _share(subject: Subject, passage: RecalledPassage) -> float:
 
 
 def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: RecalledPassage) -> str:
-    """Return the parts of a passage that answer, as they stand there; empty if it has nothing of the kind that is wanted."""
+    """Return the parts of a passage that answer, unchanged; empty if the passage lacks the wanted kind of fact."""
     if not _has(wants, passage.text):
         return ""
     parts = list(_parts(passage.text))
@@ -481,7 +481,7 @@ def _directions(told: Sequence[str]) -> dict[str, str]:
 
 
 def _term(word: str) -> str | None:
-    """Return the stem of a word; None for a word that says nothing of a purpose."""
+    """Return the stem of a word; None for a word that is not part of a purpose."""
     if word == _HERE or word in _BARE or word in _KIND_WORDS:
         return None
     from batos.memory.tokenizer import words  # late import: it loads the index

@@ -59,17 +59,17 @@ class Endings:
         """
         :param release: frees the mission's place. It is called before the end is published, so that a listener finds
             the place free.
-        :param on_signal: receives the error of a storage in which nothing can be recorded any more.
+        :param on_signal: receives the error of a storage that can no longer record anything.
         """
         self._image, self.settings, self._release, self._on_signal = image, settings, release, on_signal
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
         self.waiting: set[str] = set()
-        """Missions that wait for room on the disk, so that something can be recorded of them."""
+        """Missions whose end waits to be recorded until the disk has room."""
         self._changed = asyncio.Event()
 
     @property
     def trouble(self) -> str:
-        """Return the reason why something could not be recorded, as far as it is known."""
+        """Return the known reason why an end could not be recorded."""
         return (
             self._image.committer.trouble
             or f"its disk was full; it is tried again within {AttemptLimits.of(self.settings).disk_retry_s:g} s"
@@ -355,7 +355,7 @@ class Attempts:
             learn(personas, route.persona, attempt.services.router.window(mission.brief), attempt.id, limit)
 
     async def rehearse(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
-        """Think a mission through in a unit of work that is doomed from the beginning: nothing of it is kept.
+        """Think a mission through in a doomed unit of work, which keeps nothing.
 
         :param see: receives the result and the cycle while they exist.
         :raises BatosError: if the cycle fails.

@@ -12,7 +12,7 @@ for its document.
 A statement is a whole sentence that says something about its speaker ("My name is Kim"), or that the user asks to
 have remembered ("Remember that …"). A brief of nothing but statements may be about anything ("The bins are collected
 on Tuesdays."). Statements are found by rule; no model is asked and nothing is concluded. Wishes, feelings, requests,
-suppositions and quotations are no statements. A false statement would be shown where it does not belong, and a missed
+suppositions and quotations are not statements. A false statement would be shown where it does not belong, and a missed
 one is only told again: in doubt a sentence is left out. `statements.toml` lists, by language, how sentences begin.
 """
 
@@ -58,7 +58,7 @@ _ANNOUNCES = re.compile(r"[:：]\s{0,5}$")
 
 
 def statements_of(brief: str) -> list[str]:
-    """Return the statements of a brief, each as it stands there; empty if there are none."""
+    """Return the statements of a brief, word for word; empty if it has none."""
     text, found, alone = brief.partition("```")[0][:LONGEST], list[tuple[str, bool]](), True
     for part in (text[start:end] for start, end in sentences(text)):
         if kept := _asked_to_keep(part):
@@ -75,13 +75,13 @@ def statements_of(brief: str) -> list[str]:
 
 
 def _asked_to_keep(part: str) -> str:
-    """Return the text that a sentence asks to remember; empty if it asks for nothing of the kind."""
+    """Return the text that a sentence asks to remember; empty if it does not ask for that."""
     found = _patterns().keep.match(part)
     return part[found.end() :].strip() if found else ""
 
 
 def _statement_certainty(part: str, *, after: bool) -> bool | None:
-    """Return True if a sentence surely is a statement, False if it is one only among statements, None if it is none.
+    """Return True if a sentence surely is a statement, False if it is one only beside other statements, None if it is not one.
 
     :param after: True if a sentence before it was a statement.
     """
@@ -278,7 +278,7 @@ def store_remembered(
 
 
 def remember_again(root: Root, mission: UvmObject) -> None:
-    """Queue a mission that is redone for the next batch; one that lies beyond the mark comes to its turn anyway."""
+    """Queue a redone mission for the next batch; a mission beyond the mark is in a later batch anyway."""
     lived = root["lobby"].memory.lived
     if mission.number <= lived.until and mission.number not in lived.open:
         lived.open = (*lived.open, mission.number)

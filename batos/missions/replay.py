@@ -31,7 +31,7 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 
 
 class JournalOnlySource:
-    """Source that has the journal and nothing else: what is not there fails, as it may have failed the first time."""
+    """Source that has only the journal: an inference that the journal lacks fails."""
 
     def __init__(self, mission: str, image: LivingImage, offline: _Offline | None = None, *, transcribes: bool = False) -> None:
         """
@@ -46,7 +46,7 @@ class JournalOnlySource:
         self.missed: dict[str, Any] | None = None
         """The first inference that was not in the journal."""
         self.prompts: list[dict[str, Any]] | None = [] if transcribes else None
-        """Requests and answers of each inference: the journal itself has the answers, and only checksums of what was asked."""
+        """Requests and answers of the inferences; the journal has the answers, but only checksums of the requests."""
 
     def recall(self) -> None:
         """See `InferenceSource`."""
@@ -162,10 +162,10 @@ class Replays:
     async def replay(self, id: str, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a mission.
 
-        :param prompts: whether to tell what each inference was asked, as far as the replay comes, in at most `PROMPTS_BYTES`.
+        :param prompts: True: return the prompt of each inference too, in at most `PROMPTS_BYTES`.
         :returns: `id`, `state`, `outcome` (same, different, journal_ended), `inferences` (taken from the journal),
             `journaled`, `unused`, and the first `difference`.
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if no mission has that id.
         :raises InvalidInput: if it has not ended, or its journal was dropped.
         """
         record, dropped = self._image.read(_read, id)
