@@ -28,7 +28,7 @@ SAID = {
     "cancelled": "The mission was cancelled.",
     "paused": "The mission rests until you resume it.",
     "resumed": "The mission goes on.",
-    "ended": "The mission had ended before, and stays as it is.",
+    "ended": "The mission had already ended and is unchanged.",
     "answered": "The mission has your answer, and goes on.",
     "rated": "Thank you: your rating is kept with the mission.",
     "undone": "What the mission did is taken back.",

@@ -141,7 +141,7 @@ _DAMAGE = (
     TypeError,
     struct.error,
 )  # what reading a damaged file comes to, before anything with a checksum is read
-_RECOVER = f"{REMEDY}, or salvage what is whole with `python -m ZODB.fsrecover DAMAGED NEW`; the file was left as it is"
+_RECOVER = f"{REMEDY}, or salvage the intact records with `python -m ZODB.fsrecover DAMAGED NEW`; the file was not changed"
 
 
 def file_path(uri: str) -> pathlib.Path | None:

@@ -413,7 +413,7 @@ def _passed_over(what: str) -> Iterator[None]:
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:
-        log.error("not_curated", what=what, error=str(e), hint="it stays as it is; restore a backup (`batos restore`)")
+        log.error("not_curated", what=what, error=str(e), hint="it is unchanged; restore a backup (`batos restore`)")
 
 
 async def _at_once() -> None:

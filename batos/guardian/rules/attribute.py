@@ -119,7 +119,7 @@ def _check_name(subject: AuditSubject, node: ast.Call) -> None:
     as_attribute = ast.Attribute(node.args[0], name.value, ast.Load())
     check_attribute(subject, ast.copy_location(as_attribute, node))
     if name.value == "format":
-        subject.refuse(ID, node, "a bound format method is no value", _FORMAT_HINT)
+        subject.refuse(ID, node, "a bound format method is used as a value", _FORMAT_HINT)
     if isinstance(node.args[0], ast.Name) and node.args[0].id in subject.modules:
         subject.refuse(_DYNAMIC, node, f"{node.func.id} of a module", "Write module.member.")
 
@@ -156,7 +156,7 @@ def check_format(subject: AuditSubject, node: ast.Attribute) -> None:
 
 def _check_template(subject: AuditSubject, node: ast.Attribute) -> None:
     if id(node) not in subject.called:
-        subject.refuse(_FORMAT, node, "a bound format method is no value", _FORMAT_HINT)
+        subject.refuse(_FORMAT, node, "a bound format method is used as a value", _FORMAT_HINT)
     elif isinstance(node.value, ast.Name) and node.value.id == "self":
         return  # a message named `format` to self
     elif not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
