@@ -273,7 +273,7 @@ async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
     """
     log = weights.log
     if not (isinstance(steps, int) and 1 <= steps <= len(log)):
-        raise InvalidInput(f"the number of steps to take back must be 1 to {len(log)}, the steps that are remembered")
+        raise InvalidInput(f"cannot take back {steps!r} steps: {len(log)} are remembered; name a number from 1 to that")
     weights.weights, weights.log = log[-steps][3], log[:-steps]
     return {"weights": list(weights.weights), "remembered": len(weights.log)}
 

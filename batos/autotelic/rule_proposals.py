@@ -60,7 +60,7 @@ def refusal_intents(root: Root) -> Iterator[Proposal]:
             return
         text = _taught(root, one, said[one])
         if text:
-            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}, so the prompt says it"
+            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}; the new intent says so"
             yield Proposal("intent", f"{one.holder}.{one.selector}", text, why)
 
 

@@ -192,7 +192,9 @@ def missions(
 def result(
     id: Id,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the mission has a result.")] = True,
-    timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Greatest time to wait.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Greatest time to wait for the result.")
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:

@@ -60,7 +60,7 @@ def backup(
 @app.command()
 def fork(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to: a data folder for another daemon.")],
-    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Restore the image as of this time; left out, the newest.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Copy the image as of this time; left out, as it is now.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
