@@ -90,7 +90,7 @@ async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = Fal
     """
     held = find(obj, selector) if isinstance(selector, str) else None
     if held is None or not isinstance(held[1], Method):
-        what = "an intent, and no method yet" if held is not None and isinstance(held[1], Intent) else "no generated method"
+        what = "an intent without a method yet" if held is not None and isinstance(held[1], Intent) else "not a generated method"
         raise InvalidInput(
             f"{selector!r} of {_called(obj)} is {what}; only a generated method can be granted messages, `batos methods` lists them"
         )
