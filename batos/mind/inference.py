@@ -136,6 +136,8 @@ class AttemptTally:
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
         """Question -> True if the user agreed."""
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Calls of tools so far, by tool and arguments."""
         self.used: list[InferenceRecord] = []
         self.replayed = 0
         self.forged: list[UvmObject] = []
@@ -145,7 +147,7 @@ class AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
-        new.taken, new.agreed = set(self.taken), dict(self.agreed)
+        new.taken, new.agreed, new.calls = set(self.taken), dict(self.agreed), Counter(self.calls)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
         return new
 

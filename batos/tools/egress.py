@@ -139,7 +139,8 @@ class Egress:
         :param resolve: finds addresses in place of the system, for tests.
         """
         self.limits = limits or EgressLimits()
-        self._backend = _GuardedBackend(frozenset(origins), frozenset(private), any_public, resolve or _addresses, self.limits.connect_s)
+        self._reach = Reach(origins, private=private, any_public=any_public, resolve=resolve)
+        self._backend = _GuardedBackend(self._reach, self.limits.connect_s)
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
         self._turns: dict[WebOrigin, deque[float]] = {}
 
@@ -193,7 +194,7 @@ class Egress:
     async def _once(
         self, method: str, url: str, origin: WebOrigin, headers: dict[str, str], content: bytes | None, sent: _Sent
     ) -> HttpAnswer:
-        self._backend.check_origin(origin)
+        self._reach.check_origin(origin)
         await self._turn(origin)
         target = httpx.URL(url).copy_with(fragment=None)
         asked = httpx.Request(method, target, headers={"user-agent": "batos", **headers, "accept-encoding": "identity"}, content=content)
@@ -251,14 +252,20 @@ class _Sent:
             self.begun = True
 
 
-class _GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections to allowed addresses only."""
+class Reach:
+    """Origins that a client may reach, and the addresses at which it may."""
 
     def __init__(
-        self, origins: frozenset[WebOrigin], private: frozenset[WebOrigin], any_public: bool, resolve: Resolve, connect_s: float
+        self,
+        origins: Iterable[WebOrigin] = (),
+        *,
+        private: Iterable[WebOrigin] = (),
+        any_public: bool = False,
+        resolve: Resolve | None = None,
     ) -> None:
-        self._inner = httpcore.AnyIOBackend()
-        self._origins, self._private, self._any_public, self._resolve, self._connect_s = origins, private, any_public, resolve, connect_s
+        """Parameters are those of `Egress`."""
+        self._origins, self._private, self._any_public = frozenset(origins), frozenset(private), any_public
+        self._resolve = resolve or _addresses
 
     def check_origin(self, origin: WebOrigin) -> None:
         """
@@ -268,14 +275,12 @@ class _GuardedBackend(httpcore.AsyncNetworkBackend):
             there = ", ".join(sorted(map(str, self._origins | self._private))) or "none"
             raise EgressRefused(f"no connection reaches {origin}; reachable are: {there}")
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses to connect to.
+
+        :raises EgressRefused: if the server may not be reached, or not where it is.
+        :raises httpcore.ConnectError: if the host has no address.
+        """
         name = host.lower().rstrip(".").strip("[]")
         private = any(one.host == name and one.port == port for one in self._private)
         if not (self._any_public or private or any(one.host == name and one.port == port for one in self._origins)):
@@ -287,8 +292,26 @@ class _GuardedBackend(httpcore.AsyncNetworkBackend):
             )
         if private and name not in _METADATA and (metadata := _METADATA & set(addresses)):
             raise EgressRefused(f"{host} is at {', '.join(metadata)}, where a cloud keeps credentials")
+        return addresses
+
+
+class _GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Opens connections to allowed addresses only."""
+
+    def __init__(self, reach: Reach, connect_s: float) -> None:
+        self._inner = httpcore.AnyIOBackend()
+        self._reach, self._connect_s = reach, connect_s
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in addresses:
+        for address in await self._reach.addresses(host, port):
             try:
                 return await self._inner.connect_tcp(
                     address, port, timeout=self._connect_s, local_address=local_address, socket_options=socket_options

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
 OF_ITS_OWN = "peers"  # an environment beside BAT OS', whose versions constraints.txt does not name
-WHAT = {"run": ("documents", "console"), "dev": ("documents", "console", "dev")}
+WHAT = {"run": ("documents", "console", "mcp"), "dev": ("documents", "console", "mcp", "dev")}
 """The extras that a lock holds, of those that are installed where the tests run."""
 
 

@@ -54,9 +54,11 @@ def imported() -> set[str]:
 
 def test_every_import_is_declared() -> None:
     distributions = importlib.metadata.packages_distributions()
-    # Extras: what fuses experts, reads documents, embeds in the daemon's own process, serves the console; each import says what to install.
+    # Extras: what fuses experts, reads documents, serves the console, speaks MCP, embeds in the daemon; each says what to install.
     extras = [
-        name for extra in ("training", "documents", "console", "sentence-transformers") for name in PROJECT["optional-dependencies"][extra]
+        name
+        for extra in ("training", "documents", "console", "mcp", "sentence-transformers")
+        for name in PROJECT["optional-dependencies"][extra]
     ]
     declared = {name.lower() for name in names([*PROJECT["dependencies"], *extras])}
     for module in imported():
