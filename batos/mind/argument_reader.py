@@ -8,6 +8,7 @@ filled only where something speaks for it. Nothing is invented: each value is on
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from batos.mind.brief_values import (
     vocabulary,
     words_of,
 )
-from batos.mind.json_schema import problem_of
+from batos.mind.json_schema import problem_with
 
 Path = tuple[str, ...]
 DEPTH, PARAMETERS = 4, 40
@@ -97,7 +98,7 @@ class ArgumentReading(NamedTuple):
 
 def parameters_of(schema: Mapping[str, Any]) -> list[ReadParameter]:
     """Return the parameters of a schema of an object, those of objects in it in their place."""
-    return list(_flat(schema, schema, (), True, 0))[:PARAMETERS]
+    return list(itertools.islice(_flat(schema, schema, (), True, 0), PARAMETERS))
 
 
 def _flat(root: Mapping[str, Any], schema: Mapping[str, Any], path: Path, required: bool, depth: int) -> Iterator[ReadParameter]:
@@ -153,7 +154,7 @@ def read_arguments(text: str, schema: Mapping[str, Any], about: str = "", alike:
     arguments: dict[str, Any] = {}
     for taking, fit in zip(takes, chosen, strict=True):
         value = fit.value if fit is not None else taking.otherwise()
-        if value is not None and problem_of(value, {**taking.of.schema, **_definitions(schema)}) is None:
+        if value is not None and problem_with(value, {**taking.of.schema, **_definitions(schema)}) is None:
             arguments = merged(arguments, taking.of.path, value)
     open_ = tuple(one.path for one in parameters if one.required and not _has(arguments, one.path))
     needed = [(one, fit) for one, fit in zip(takes, chosen, strict=True) if one.of.required]
@@ -224,6 +225,10 @@ class _Brief:
         """Return the text folded, of the same length where it is ASCII."""
         return folded(self.text)
 
+    def counted(self, value: BriefValue) -> bool:
+        """Return True if a text is the unit or the noun of a number."""
+        return any(n.start < value.start and not self.text[min(n.end, value.start) : value.start].strip(" -") for n in self.numbers)
+
     def before(self, value: BriefValue, count: int) -> list[Word]:
         """Return the words before a value, the nearest first."""
         return [word for word in reversed(self.words) if word.end <= value.start][:count]
@@ -242,6 +247,7 @@ class _Taking:
         self._name = [stem for stem in dict.fromkeys(map(stem_of, of.words)) if stem]
         shared = {stem for other in others if other is not of for stem in _stems(other.about)}
         names = {stem for other in others if other is not of for stem in map(stem_of, other.words)}
+        self._named = names
         self._about = {stem: 0.15 if stem in shared or stem in names else 0.45 for stem in _stems(of.about) if stem not in self._name}
         self._kinds = {kind for kind, words in self._lists.kinds.items() if words.intersection(of.words)}
         self._choices = _choices(of)
@@ -346,7 +352,8 @@ class _Taking:
     def _figure(self, value: BriefValue) -> Any:
         """Return a number as the parameter takes it; None if it cannot."""
         read: Any = value.value
-        integral = self.of.kind == "integer" or self.of.schema.get("items", {}).get("type") == "integer"
+        items = self.of.schema.get("items")
+        integral = self.of.kind == "integer" or (isinstance(items, dict) and items.get("type") == "integer")
         if value.unit == "percent" and not integral and not any(stem.startswith("percent") for stem in {*self._name, *_stems(self.of.about)}):
             read = round(read / 100, 12)
         if integral:
@@ -409,10 +416,12 @@ class _Taking:
             score += {CODE: 1.0, NAME: -0.6, PHRASE: -0.8}.get(value.kind, 0.0)
         elif "content" in kinds:
             score += {QUOTED: 0.8, REST: 0.8, NAME: -0.3}.get(value.kind, 0.0)
-        if value.kind in (NAME, PHRASE) and re.search(r"\d\s?$", self._brief.text[: value.start][-2:]):
-            score -= 0.6  # a unit
+        if value.kind in (NAME, PHRASE) and self._brief.counted(value):
+            score -= 0.6
         score += self._placed(value, kinds)
         stems = [word.stem for word in words_of(said) if word.stem]
+        if value.kind == PHRASE and stems and all(stem in self._named for stem in stems):
+            score -= 1.0  # it names another parameter
         if value.kind == NAME and len(stems) > 1 and any(_kin(stem, other) for stem in stems for other in self._name):
             score += 0.7
         elif stems and value.kind in (PHRASE, NAME):
