@@ -109,7 +109,7 @@ class McpSession:
         self._ended: asyncio.Future[None] = loop.create_future()
         self._wake, self._hearing = asyncio.Event(), asyncio.Event()
         self._client: Client | None = None
-        self._closing = self._asks = False
+        self._closing = self._leaving = self._asks = False
         self._open: list[OpenCall] = []
         self._turn = asyncio.Lock()
         self._active, self._used = 0, time.monotonic()
@@ -239,7 +239,8 @@ class McpSession:
         """End the connection and the server's process, calls that are under way included."""
         self._closing = True
         self.why = self.why or "it was closed"
-        self._owner.cancel()
+        if not self._leaving:
+            self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=_ALL_S)
 
     def retire(self, why: str = "") -> None:
@@ -298,6 +299,7 @@ class McpSession:
                         self._used = time.monotonic()
                         self._ready.set_result(None)
                         await self._until_idle()
+                        self._leaving = True
                     finally:
                         listening.cancel()
                         await asyncio.wait({listening})

@@ -128,8 +128,10 @@ class StdioTransport:
             self._kill()
             for process in (child, self._watch):
                 if process is not None:
-                    await self._gone(process)
-                    _forget(process)
+                    try:
+                        await self._gone(process)
+                    finally:
+                        _forget(process)
 
     def _kill(self) -> None:
         """Kill what is left of the group, then let the watch go."""
