@@ -17,7 +17,7 @@ from batos.config import shown
 from batos.errors import EgressFailed, InvalidInput, ToolFailed
 from batos.image.effects import ACTS, CLASSES, IDEMPOTENT, KEYED, READS, VERIFIABLE
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition, with_secrets
-from batos.tools.egress import Reach, origin_of
+from batos.tools.egress import ReachableOrigins, origin_of
 from batos.tools.elicitation import question_of, response_to
 
 if TYPE_CHECKING:
@@ -171,6 +171,11 @@ class McpConnector:
             process=session.process,
         )
 
+    async def logged_in(self) -> None:
+        """Wait until a login that was sent back here has been taken up, or has failed."""
+        if self._session is not None:
+            await self._session.settled()
+
     async def close(self) -> None:
         """End the connection and the server's process."""
         sessions = [*self._ending, *([self._session] if self._session else [])]
@@ -224,7 +229,7 @@ class McpConnector:
             path = self._services.folder / f"login-{self._spec.name}.json"
             self._login = Login(self._spec.place, path, options, lambda: self._session)
             auth = self._login.provider
-        reach = Reach(self._origins[:1], private=self._origins, any_public=auth is not None)
+        reach = ReachableOrigins(self._origins[:1], private=self._origins, any_public=auth is not None)
         return HttpTransport(self._spec.place, headers=headers, reach=reach, auth=auth, most=self._limits.message_bytes)
 
     def _with_secrets(self, option: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -25,7 +25,7 @@ from batos import private_files
 from batos.errors import InvalidInput, ToolFailed
 from batos.tools.mcp_session import AUTHORIZE_S, McpSession
 
-OPTIONS = ("client_id", "client_secret", "grant", "scope")
+OPTIONS = ("client_id", "client_secret", "grant", "scope", "metadata_url")
 GRANTS = ("authorization_code", "client_credentials")
 _PATH = "/callback"
 _LINE_BYTES = 16 << 10
@@ -72,6 +72,19 @@ class LoginFile:
         self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         self._kept["expires"] = None if tokens.expires_in is None else time.time() + tokens.expires_in
         await self._keep()
+
+    async def want(self, scope: str) -> None:
+        """Note what the next login has to ask for, and let go of the tokens, which do not suffice."""
+        self._kept.pop("tokens", None)
+        self._kept["scope"] = scope
+        await self._keep()
+
+    def with_scope(self, url: str) -> str:
+        """Return the page of a login, which also asks for what an earlier one lacked."""
+        parts = urlsplit(url)
+        asked = dict(parse_qsl(parts.query))
+        scopes = dict.fromkeys([*asked.get("scope", "").split(), *str(self._kept.get("scope", "")).split()])
+        return urlunsplit(parts._replace(query=urlencode({**asked, "scope": " ".join(scopes)}))) if scopes else url
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self._given or _kept(OAuthClientInformationFull, self._kept.get("client"))
@@ -120,7 +133,11 @@ class Login:
                 client_name="BAT OS",
                 scope=options.get("scope"),
             )
-            self.provider = OAuthClientProvider(url, about, self._file, self._redirected, self._returned)
+            address = options.get("metadata_url")
+            try:
+                self.provider = OAuthClientProvider(url, about, self._file, self._redirected, self._returned, address)
+            except ValueError as e:
+                raise InvalidInput(f"the login option metadata_url is not valid: {e}") from None
         self.provider.context.token_expiry_time = self._file.expires  # else a token that has ended is not refreshed after a restart
 
     async def close(self) -> None:
@@ -133,6 +150,10 @@ class Login:
         session = self._session()
         if session is None:
             raise ToolFailed("the connection was closed while its user was to log in")
+        url = self._file.with_scope(url)
+        if session.established:  # the request that was refused must not be sent later, of a sudden
+            await self._file.want(parse_qs(urlsplit(url).query).get("scope", [""])[0])
+            raise session.must_log_in()
         port = self._file.port
         await self.close()
         self._coming = asyncio.get_running_loop().create_future()

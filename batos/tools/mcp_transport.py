@@ -75,7 +75,7 @@ class StdioTransport:
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), "LANG": "C.UTF-8", **environment}
         home = self._environment["HOME"]
         self._folder = home if os.path.isdir(home) else "/"
-        self.process, self.why = "", ""
+        self.process, self.why, self.refused = "", "", ""
         self._said: deque[str] = deque(maxlen=4)
         self._child: Process | None = None
         self._watch: Process | None = None

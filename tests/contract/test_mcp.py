@@ -389,8 +389,7 @@ async def test_an_earlier_server_in_the_middle_of_a_call_dies_with_the_daemon(tm
         *(sys.executable, str(CHILD), str(tmp_path), command, "never", "{}"),
         stdout=subprocess.PIPE, env={**os.environ, "WORLD": str(world), "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert child.stdout is not None
-    group = int((await child.stdout.readline()).split()[0])
+    group = await _group_of(child)
     await until(lambda: world.exists() and "never begins" in world.read_text())
     assert len(_members(group)) == 2
     child.kill()
@@ -398,6 +397,15 @@ async def test_an_earlier_server_in_the_middle_of_a_call_dies_with_the_daemon(tm
     killed = time.monotonic()
     await until(lambda: not _members(group), 1.0)
     assert time.monotonic() - killed < 1.0
+
+
+async def _group_of(child: asyncio.subprocess.Process) -> int:
+    """The process group of the server that a child calls, once the call is under way."""
+    assert child.stdout is not None
+    while line := await child.stdout.readline():
+        if line.startswith(b"process "):
+            return int(line.split()[1])
+    raise AssertionError("the child ended")
 
 
 def _members(group: int) -> list[int]:
@@ -503,8 +511,7 @@ async def test_a_real_server_is_not_alive_a_second_after_its_daemon_was_killed(n
         *(sys.executable, str(CHILD), str(tmp_path), place, tool, json.dumps(given)),
         stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert child.stdout is not None
-    group = int((await child.stdout.readline()).split()[0])
+    group = await _group_of(child)
     assert _members(group)
     child.kill()
     await child.wait()
