@@ -50,6 +50,19 @@ class MemoryQueried:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A mission called a tool, or asked for leave to."""
+
+    tool: str
+    """`CONNECTION.TOOL`"""
+    outcome: str
+    """`done`, `failed`, `doubt`, `asked`, `denied`, or `replayed` where the journal had the result"""
+    seconds: float
+    bytes: int
+    """Size of the result's JSON."""
+
+
+@dataclass(frozen=True, slots=True)
 class StateEntered:
     """A cycle of a mission went into a state."""
 

@@ -19,6 +19,7 @@ import structlog
 import batos
 from batos import logs, preflight
 from batos.app import stages
+from batos.app.tools import open_tools
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
 from batos.config import Settings
@@ -81,9 +82,10 @@ class Kernel:
             models = await enter(stages.connect_models(live, storage, inference))
             upkeep = await enter(stages.keep_image(settings, storage))
             memory = await enter(stages.open_memory(settings, storage, models))
-            missions = await enter(stages.build_missions(live, storage, models, memory, stop))
+            tools = await enter(open_tools(settings, storage.image))
+            missions = await enter(stages.build_missions(live, storage, models, memory, tools, stop))
             on_recovered()
-            facts = stages.StartedStages(live, console, storage, models, upkeep, memory, missions, begun)
+            facts = stages.StartedStages(live, console, storage, models, upkeep, memory, tools, missions, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
             await enter(stages.start_work(facts))
             return cls(life.pop_all(), facts, transport, stop)

@@ -1,6 +1,6 @@
 """Stages of the daemon's start: async context managers that yield a frozen dataclass of the parts they made, and end these when left.
 
-take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ build_missions ─ open_transport ─ start_work
+take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ open_tools ─ build_missions ─ open_transport ─ start_work
 
 Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
 transport, and the image is closed when nothing uses it any more. A stage takes what it needs from earlier stages, never from later ones.
@@ -25,11 +25,13 @@ from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
+from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, Improving, measured
 from batos.app.inference import Substrate
 from batos.app.memory import Recollection
 from batos.app.model_provision import Providing
+from batos.app.tools import ToolStage
 from batos.app.undo import Undoing
 from batos.autotelic import change_types, entropy_records, schema
 from batos.bridge.downloads import ProvisionLimits
@@ -47,12 +49,13 @@ from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
-from batos.mind import incarnation, memory_primitives, messages, psm
+from batos.mind import incarnation, memory_primitives, messages, psm, tool_rounds
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
+from batos.mind.text_likeness import TextLikeness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
@@ -79,6 +82,7 @@ _INSTALL = (
     schema.install,
     entropy_records.install_weights,
     change_types.install_voices,
+    tool_rounds.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -324,7 +328,7 @@ class MissionStage:
 
 @contextlib.asynccontextmanager
 async def build_missions(
-    settings: DaemonSettings, storage: StorageStage, models: InferenceStage, mind: MemoryStage, stop: StopRequest
+    settings: DaemonSettings, storage: StorageStage, models: InferenceStage, mind: MemoryStage, tools: ToolStage, stop: StopRequest
 ) -> AsyncIterator[MissionStage]:
     """Recover the missions that an earlier daemon left. None is thought about before `start_work`."""
     image, substrate, fixed = storage.image, models.substrate, settings.now
@@ -352,6 +356,7 @@ async def build_missions(
                 model_of=profile.model_of,
                 base_of=substrate.base_of,
                 parameters=substrate.parameters,
+                uses_tools=substrate.uses_tools,
                 options=substrate.chat_options,
                 direct={} if now.inference.answer_tokens else profile.direct,
                 plain=profile.plain,
@@ -370,6 +375,9 @@ async def build_missions(
             provider=providing,
             on_paid=lambda paid: storage.bus.publish(InferencePaid(paid)),
             outage=substrate.outage,
+            toolbox=tools.toolbox,
+            on_called=storage.bus.publish,
+            text_likeness=TextLikeness(models.inference, substrate.profile.embedder, deadline_s=RoutingLimits.of(fixed).look_s),
             propose=improving.propose,
             ruled=improving.ruled,
         )
@@ -393,6 +401,7 @@ class StartedStages:
     models: InferenceStage
     upkeep: UpkeepStage
     memory: MemoryStage
+    tools: ToolStage
     missions: MissionStage
     begun: float
     """The time of the start, on the monotonic clock."""
@@ -421,6 +430,7 @@ class StartedStages:
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
             "missions": self.missions.scheduler.facts(),
+            "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
             "integrity": self.storage.walk.facts(),
@@ -468,6 +478,9 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 FactRequests(facts.info, models.metrics.told),
                 UpkeepRequests(facts.upkeep.upkeep),
                 UndoRequests(work.undoing),
+                ToolRequests(image, facts.tools.toolbox, facts.tools.resume),
+                GrantRequests(image),
+                EffectRequests(image, scheduler),
             ],
         )
         listener = None

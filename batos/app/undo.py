@@ -31,7 +31,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
 from batos.forge import lessons
 from batos.forge.method_prompts import SynthesisLimits
-from batos.image import history, ledger, transaction_undo
+from batos.image import effects, history, ledger, transaction_undo
 from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.missions import execution
@@ -92,7 +92,8 @@ class Undoing:
     async def undo(self, asked: UndoRequest) -> Reply:
         """Undo a mission, or redo it. The undo goes on even if its caller is cancelled.
 
-        :returns: all undone `missions`, newest first; `objects`; the `documents` that come or go; `already`, if there was nothing to do.
+        :returns: all undone `missions`, newest first; `objects`; the `documents` that come or go; `already`, if there was nothing to do;
+            `effects`, if any stand in the world, which no undo takes back.
         :raises UndoConflict: if later work depends on the mission, without `cascade`, or other missions than expected would be undone.
         :raises InvalidInput: if the mission is not COMPLETE and is not a lesson that left examples.
         :raises HistoryGone: if the changes are older than the last pack.
@@ -195,6 +196,9 @@ class Undoing:
             trees += found + self._examples(unit.root, change.mission, asked.redo)
             moved.append(more)
         told = self._told(unit.root, plan, lot, moved, trees)
+        stand = [] if asked.redo else [{"mission": id, **effect} for id in lot for effect in effects.standing(unit.root, id)]
+        if stand:
+            told["effects"] = stand
         for id in lot:
             self._mark(unit.root, id, asked, lot)
             execution.settle_unvouched_again(ledger.mission_of(unit.root, id), redo=asked.redo)

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import math
 import re
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -137,6 +139,9 @@ def connect(host: str) -> AsyncClient:
         raise ConfigError(f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
 
 
+_TOOLS: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("tools", default=())
+
+
 @functools.cache
 def _whole_chats() -> type[AsyncClient]:
     """Return a client whose chats are complete or refused.
@@ -147,9 +152,18 @@ def _whole_chats() -> type[AsyncClient]:
     from batos.bridge.client_library import AsyncClient
 
     class WholeChats(AsyncClient):
+        async def chat(self, *args: Any, tools: Sequence[Mapping[str, Any]] = (), **more: Any) -> Any:
+            """Chat, with the tools sent as they are: the library's own type drops nested properties, `anyOf` and `$ref`."""
+            token = _TOOLS.set(tuple(tools))
+            try:
+                return await super().chat(*args, **more)
+            finally:
+                _TOOLS.reset(token)
+
         async def _request(self, cls: Any, *args: Any, **more: Any) -> Any:
             if args[1:2] == ("/api/chat",):
-                more["json"] = {**more["json"], "truncate": False, "shift": False}
+                tools = {"tools": list(_TOOLS.get())} if _TOOLS.get() else {}
+                more["json"] = {**more["json"], **tools, "truncate": False, "shift": False}
             return await super()._request(cls, *args, **more)
 
     return WholeChats
@@ -229,7 +243,8 @@ class OllamaInference:
                     heard = StreamedAnswer(on_text, request.begun)
                     done = await self._again(request.model, lambda: self._listen(request, heard), lambda: heard.parts > 0)
         text, thinking = heard.answer()
-        reply = ChatReply(text=text, model=request.model, digest=digest, thinking=thinking, total_ms=(time.monotonic() - started) * 1e3)
+        took_ms = (time.monotonic() - started) * 1e3
+        reply = ChatReply(text, request.model, digest, thinking=thinking, total_ms=took_ms, calls=tuple(heard.calls))
         if done is None:  # the stream was cut: only the last part has the server's figures, so count each part as one token
             return replace(reply, answer_tokens=heard.parts, done_reason="cut")
         return replace(
@@ -248,6 +263,7 @@ class OllamaInference:
         async with contextlib.aclosing(self._parts(request, heard)) as stream:
             async for part in stream:
                 well = heard.hear(part.message.content or "", part.message.thinking or "")
+                heard.calls += [(call.function.name, json.dumps(dict(call.function.arguments))) for call in part.message.tool_calls or ()]
                 if part.done:
                     heard.end()
                     await _drain(stream)

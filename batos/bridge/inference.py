@@ -33,7 +33,7 @@ class ChatRequest:
 
     `digest`, if given, is that of the model which must answer: it is part of the answer's key. `shown` names pictures by their digests,
     for each turn and at the end for the user's message: they are part of the key. `images` are the same in base64, as they are sent.
-    `tools` are offered to the model, in the form of Ollama's API; they are not part of the key yet.
+    `tools` are offered to the model, in the form of Ollama's API; they are part of the key.
     """
 
     model: str
@@ -59,6 +59,9 @@ class ChatReply:
 
     `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
     runaway generation.
+
+    `calls` are those of offered tools that the model asks for: pairs of a tool's name and its arguments as a JSON object, which nobody has
+    checked against the tool's schema.
     """
 
     text: str
@@ -72,6 +75,7 @@ class ChatReply:
     prompt_eval_ms: float = 0.0
     eval_ms: float = 0.0
     thinking: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
 
 
 @runtime_checkable

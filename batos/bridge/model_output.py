@@ -289,6 +289,8 @@ class StreamedAnswer:
         self._splitter.feed(begun)
         self._content.feed(begun)
         self.parts = 0
+        self.calls: list[tuple[str, str]] = []
+        """Calls of tools so far: the name, and the arguments as JSON"""
 
     def hear(self, content: str, thought: str) -> bool:
         """Add the next piece. Return False if the model has run away and should be stopped."""

@@ -553,6 +553,9 @@ def print_undo(reply: dict[str, Any], output: Output) -> None:
     documents = [f"{title} ({what})" for side, what in (("gone", "gone"), ("back", "back")) for title in reply["documents"][side]]
     objects = [f"{one['oid']} {', '.join(one['parts'])}" for one in reply["objects"]]
     output.pairs((name, "; ".join(found)) for name, found in (("objects", objects), ("memory", documents)) if found)
+    for one in reply.get("effects", []):
+        remedy = f"; {one['compensation']} takes it back" if one.get("compensation") else ""
+        output.note(f"stays done outside: {one['tool']} [{one['key'][:8]}], {one['state']}{remedy}", "yellow")
     if not reply["redo"] and not reply["dry"]:
         output.note(f"done again with: batos undo {reply['id']} --redo", "dim")
 

@@ -5,6 +5,7 @@ Its persistent classes are written into every record under the name `batos.image
 
 from batos.image.blobs import Picture, Pictures
 from batos.image.effects import EffectIndex, RecordedEffect
+from batos.image.grants import GrantTable
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
@@ -19,6 +20,7 @@ __all__ = [
     "Ended",
     "EndedTree",
     "Folded",
+    "GrantTable",
     "Journal",
     "JournalEntry",
     "KnownModels",

@@ -32,7 +32,7 @@ from ZODB.scripts import repozo
 from batos import private_files
 from batos.concurrency import LoopTurns
 from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInput
-from batos.image import blobs, checksums, ledger, zodb_patches
+from batos.image import blobs, checksums, identity, ledger, zodb_patches
 from batos.image.blobs import copy, folder_of
 from batos.image.checksummed_storage import base_of
 from batos.image.history import Moment, seconds_of, tid_of, when
@@ -171,7 +171,8 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress |
         target = private_files.folder(path.parent) / path.name
         with _restored(folder, target.parent, progress or UpkeepProgress()) as file:
             found = _examine(file, folder / BLOBS, blobs.folder_of(target))
-            _place(file, target)
+            with identity.marked_copied(target, "a restored backup"):
+                _place(file, target)
     except (repozo.RepozoError, OSError) as e:
         raise ImageError(f"the backup in {folder} was not restored: {_reason(e)}") from e
     return found
@@ -399,7 +400,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
                 _copy(source, copy, cut, stop)
         sync_to_disk(part)
         found = _proved(part, path, blobs)
-        part.rename(target)
+        with identity.marked_copied(target, f"a fork of {path}"):
+            part.rename(target)
         sync_to_disk(target)
     except checksums.Mismatch as e:
         raise damaged(f"file://{path}", e) from e

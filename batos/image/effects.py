@@ -29,6 +29,7 @@ CLASSES = (READS, KEYED, IDEMPOTENT, VERIFIABLE, ACTS)
 HAPPENED, AGAIN, LEAVE = "happened", "again", "leave"
 SETTLEMENTS = (HAPPENED, AGAIN, LEAVE)
 _KEY_CHARS = 32
+NO_ARGUMENTS = "{}"
 
 
 class EffectRecord(NamedTuple):
@@ -65,6 +66,10 @@ class EffectRecord(NamedTuple):
     """True if the result is an error, as the wire shows errors"""
     pending: str = ""
     """JSON of what a tool asked before it goes on: its question, and what the next sending needs; empty where it asked nothing"""
+    undo: str = ""
+    """the tool that takes it back, as `CONNECTION.TOOL`; empty where there is none"""
+    serial: int = 0
+    """its place in the index of effects; 0: it has none"""
     # Fields are only ever added at the end.
 
 
@@ -84,7 +89,7 @@ class RecordedEffect(Persistent):
 
 
 class EffectIndex(Persistent):
-    """All effects of the image that act, in the order in which they were intended, and those in doubt."""
+    """Effects of the image that act, in the order in which they were last intended, and those in doubt; not those of folded missions."""
 
     __module__ = "batos.image"
 
@@ -127,13 +132,15 @@ def load(root: Any, mission: str) -> list[EffectRecord]:
 
 def intend(root: Any, mission: str, record: EffectRecord) -> None:
     """System transaction: record that an effect that acts is about to leave; again, where an earlier try is to be repeated."""
-    held = _find(root, mission, record.key)
-    if held is not None:
-        held.record = record._replace(state=INTENDED)
-    else:
-        _add(root, mission, record._replace(state=INTENDED))
     index = index_of(root) or _new_index(root)
     serial = index.missions.maxKey() + 1 if index.missions else 1
+    record = record._replace(state=INTENDED, serial=serial)
+    held = _find(root, mission, record.key)
+    if held is not None:
+        index.missions.pop(held.record.serial, None)
+        held.record = record
+    else:
+        _add(root, mission, record)
     index.missions[serial] = (mission, record.key)
     index.open[record.key] = mission
     if record.target:
@@ -146,7 +153,7 @@ def end(root: Any, mission: str, record: EffectRecord) -> None:
     if held is None:
         _add(root, mission, record)
     elif held.record.state not in ENDED:
-        held.record = record
+        held.record = record._replace(serial=held.record.serial)
     index = index_of(root)
     if index is not None and record.state in ENDED and record.key in index.open:
         del index.open[record.key]
@@ -210,6 +217,82 @@ def in_doubt(root: Any) -> list[tuple[str, EffectRecord]]:
     index = index_of(root)
     found = [] if index is None else [(mission, _find(root, mission, key)) for key, mission in index.open.items()]
     return [(mission, held.record) for mission, held in found if held is not None]
+
+
+def standing(root: Any, mission: str, most: int = 20) -> list[dict[str, Any]]:
+    """Return the effects of a mission that an undo or a failure of it leaves in the world, the last first: those that act and did not
+    surely fail.
+
+    :returns: each with `key`, `tool`, `state`, `at`, and `compensation`, the tool that takes it back, where one is named.
+    """
+    found = [one for one in load(root, mission) if one.kind != READS and one.state != FAILED]
+    return [
+        {"key": one.key, "tool": one.tool, "state": one.state, "at": one.at, **({"compensation": one.undo} if one.undo else {})}
+        for one in sorted(found, key=lambda one: -one.at)[:most]
+    ]
+
+
+def are_ended(mission: Any) -> bool:
+    """Return True if no effect of a mission, given as its record in the ledger, is in doubt."""
+    return all(effect.record.state in ENDED for effect in journal.of(mission).effects)
+
+
+def drop_texts(mission: Any) -> bool:
+    """Part of a system transaction: drop arguments and results of a mission's ended effects; return True if there were any. What was done,
+    when, and by whose leave stays."""
+    dropped = False
+    for effect in journal.of(mission).effects:
+        if effect.record.state in ENDED and (effect.record.result is not None or effect.record.arguments != NO_ARGUMENTS):
+            effect.record = effect.record._replace(arguments=NO_ARGUMENTS, result=None)
+            dropped = True
+    return dropped
+
+
+def forget(root: Any, mission: Any) -> None:
+    """Part of a system transaction: take the effects of a mission, given as its record, out of the index."""
+    index = index_of(root)
+    if index is None:
+        return
+    for record in (effect.record for effect in journal.of(mission).effects):
+        index.missions.pop(record.serial, None)
+        index.open.pop(record.key, None)
+        if record.target and index.targets.get(record.target) == record.serial:
+            del index.targets[record.target]
+
+
+def doubt_open(root: Any, why: str) -> None:
+    """Part of a system transaction: put all that has not ended in doubt, so that its user is asked. No process here carries it out."""
+    for mission, record in in_doubt(root):
+        held = _find(root, mission, record.key)
+        if held is not None:
+            held.record = record._replace(state=IN_DOUBT, why=why, until=record.at, process="", pending="")
+
+
+def to_wire(record: EffectRecord, *, chars: int | None = None) -> dict[str, Any]:
+    """Return an effect as JSON values.
+
+    :param chars: greatest number of characters of arguments and result; longer ones are texts that end in `…`. None: all.
+    """
+    facts: dict[str, Any] = {
+        "key": record.key,
+        "tool": record.tool,
+        "class": record.kind,
+        "state": record.state,
+        "arguments": _within(record.arguments, chars),
+        "at": record.at or record.ended,
+        "ended": record.ended or None,
+        "grant": record.grant,
+        "attempts": record.attempts,
+    }
+    if record.result is not None:
+        facts["error" if record.failed else "result"] = _within(record.result, chars)
+    if record.pending:
+        facts["question"] = json.loads(record.pending)["question"]
+    return {**facts, **{name: value for name, value in (("target", record.target), ("why", record.why)) if value}}
+
+
+def _within(text: str, chars: int | None) -> Any:
+    return json.loads(text) if chars is None or len(text) <= chars else text[: chars - 1] + "…"
 
 
 def now() -> float:

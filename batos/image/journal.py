@@ -59,6 +59,8 @@ class InferenceRecord(NamedTuple):
     seed: int | None = None
     thinking: str = ""
     """Text that the model thought before its answer, cut to the setting `ThinkingLimits.thinking_chars`."""
+    calls: tuple[tuple[str, str], ...] = ()
+    """Tools that the model asked for: the name, and the arguments as JSON."""
 
 
 class JournalEntry(Persistent):
@@ -153,6 +155,8 @@ class Journal(Persistent):
     """By the mark of a brief: the personas that it was split over, each with its part."""
     approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.brief_analysis.Approach`."""
+    choices: tuple[tuple[bytes, str], ...] = ()
+    """By the mark of a brief and a round: the calls of tools that were chosen, as JSON (`batos.mind.tool_choice.ToolChoice`)."""
     provided: str | None = None
     """Progress of providing the mission with a model that can do more than those here, as JSON (`batos.mind.model_needs`)."""
     room: int | None = None
@@ -191,18 +195,21 @@ def content_of(
     options: Mapping[str, Any],
     turns: Sequence[tuple[str, str]] = (),
     shown: Sequence[Sequence[str]] = (),
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> Content:
     """Return everything that decides the answer of an inference: each of `PARTS` as bytes.
 
     :param turns: earlier turns of the conversation; they count as part of `user`.
     :param shown: digests of the pictures of each turn, and of the user's text.
+    :param tools: tools that the model may ask for; they count as part of `schema`.
     """
+    form = {"schema": schema, "tools": tools} if tools else schema
     said = _CANONICAL.encode([*turns, user, *([{"images": shown}] if shown else [])]) if turns or shown else user
     return (
         digest.encode(),
         system.encode("utf-8", "surrogatepass"),
         said.encode("utf-8", "surrogatepass"),
-        _CANONICAL.encode(schema).encode("utf-8", "surrogatepass") if schema is not None else b"",
+        _CANONICAL.encode(form).encode("utf-8", "surrogatepass") if form is not None else b"",
         _CANONICAL.encode(options).encode("utf-8", "surrogatepass"),
     )
 
@@ -306,6 +313,19 @@ def approaches_of(root: Root, mission: str) -> dict[bytes, tuple[Any, ...]]:
     return {} if found is None else dict(of(found).approaches)
 
 
+def add_choice(root: Root, mission: str, mark: bytes, choice: str) -> None:
+    """Record which tools are to be called; the first record stays. A system transaction."""
+    journal = _writable(root, mission)
+    if mark not in dict(journal.choices):
+        journal.choices += ((mark, choice),)
+
+
+def choices_of(root: Root, mission: str) -> dict[bytes, str]:
+    """Return which tools are to be called, by the marks of briefs and rounds."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else dict(of(found).choices)
+
+
 def set_provided(root: Root, mission: str, record: Mapping[str, Any]) -> None:
     """Record the progress of providing a mission with a model; nothing for a mission that does not exist. A system
     transaction."""
@@ -384,7 +404,8 @@ def drop_texts(journal: Journal) -> bool:
     if not (journal.entries or journal.partials or journal.recalled or journal.shared):
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
-    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared, journal.approaches = (), (), (), (), (), ()
+    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared = (), (), (), (), ()
+    journal.approaches, journal.choices = (), ()
     return True
 
 

@@ -27,7 +27,7 @@ from persistent import Persistent
 
 from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, RoleRefused, UnknownMission
-from batos.image import blobs, journal, mission_index
+from batos.image import blobs, effects, journal, mission_index
 from batos.image.blobs import Pictures
 from batos.image.journal import Journal
 from batos.image.mission_index import COMPLETE as COMPLETE
@@ -341,7 +341,7 @@ def begin_attempt(root: Root, id: str, limit: int) -> int:
 
 
 def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> MissionRecord | None:
-    """Record a failed attempt; with `final`, the mission is FAILED.
+    """Record a failed attempt; with `final`, the mission is FAILED, and the context names the effects that stand (`effects`).
 
     :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
         can come while the commit is under way.
@@ -349,6 +349,8 @@ def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], fi
     ledger, mission = ledger_of(root), mission_of(root, id)
     if mission.state in FINAL:
         return describe(mission)
+    if final and (stand := effects.standing(root, id)):
+        context = {**context, "effects": stand}
     record = UvmObject(
         mission=mission, error=compact(error), context=compact(context), at=time.time(), attempt=mission.attempts, final=final
     )

@@ -7,7 +7,7 @@ accepted under a wrong clock.
 
 *Folding* replaces an old mission by a line (`batos.image.mission_index`); record, thought, journal and failures go
 with the next pack. A mission is old by its age or by the number of missions after it. Everything that may still be
-needed stays whole: missions that have not ended, rated ones, lessons, those that a conversation continues, and
+needed stays whole: missions that have not ended or left an effect in doubt, rated ones, lessons, those that a conversation continues, and
 messages and undone missions for as long as the history allows to undo or redo them. Missions are examined in the
 order of their acceptance, in helper threads, which also make the lines; a system transaction takes a batch of them.
 """
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from batos.concurrency import LoopTurns, in_helper
 from batos.errors import ImageDamaged
-from batos.image import blobs, journal, mission_index
+from batos.image import blobs, effects, journal, mission_index
 from batos.image.ledger import ledger_of, own_pictures, unfinished
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import (
@@ -107,7 +107,8 @@ def drop_journals(root: Root, missions: list[tuple[int, str]]) -> int:
         with contextlib.suppress(ImageDamaged):  # it stays as it is, and the self-audit tells of it
             mission = ledger.missions[id]
             released = blobs.release_pictures(root, mission)
-            dropped += journal.drop_texts(journal.of(mission)) or released
+            told = effects.drop_texts(mission)
+            dropped += journal.drop_texts(journal.of(mission)) or told or released
     return dropped
 
 
@@ -236,6 +237,8 @@ def stays_whole(ledger: Any, mission: UvmObject, held: float) -> bool:
     """
     if mission.state not in FINAL or mission.id in ledger.pending or mission.rating is not None or mission.lesson is not None:
         return True
+    if not effects.are_ended(mission):
+        return True
     return (mission.message is not None or mission.undone is not None) and mission.finished >= held
 
 
@@ -294,6 +297,7 @@ def take_lines(root: Root, lines: Iterable[Line], found: DueMissions) -> int:
             mission = ledger.missions.get(line.id)
             if mission is None or mission.rating is not None or (mission.undone is not None) != line.undone or line.id in followed:
                 continue
+            effects.forget(root, mission)
             blobs.release_pictures(root, mission)
             ledger.folded.keep(line)
             ledger.ended.by(line.state).pop(line.number, None)

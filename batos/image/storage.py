@@ -120,8 +120,8 @@ def drop_unwritten(storage: Any, failure: BaseException) -> None:
 log = structlog.get_logger("batos.image")
 
 POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
-COMPANIONS = ("", ".index", ".index.index_tmp", ".lock", ".tmp", ".old", ".pack")
-"""Suffixes of the image's file and of the files that FileStorage keeps beside it."""
+COMPANIONS = ("", ".index", ".index.index_tmp", ".lock", ".tmp", ".old", ".pack", ".epoch")
+"""Suffixes of the image's file and of the files beside it: those of FileStorage, and that of `batos.image.identity`."""
 # Of the image's root; a higher number means a newer BAT OS wrote it. 2: checksums; 3: names as bytes; 4: journals made late; 5: missions
 # are folded, and the memory's counts are kept: an earlier version would not know the ids, and not count; 6: Primitives have stable names.
 FORMAT = 6

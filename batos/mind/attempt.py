@@ -13,7 +13,7 @@ import math
 import operator
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import structlog
@@ -29,7 +29,19 @@ from batos.methods.runtime import Making
 from batos.mind import answer_schema, prompts
 from batos.mind.answer_checks import not_told
 from batos.mind.attempt_services import LIVE, AttemptPolicy, AttemptServices
-from batos.mind.brief_analysis import AUTO, DEPTHS, FLAVOURS, Approach, AskedApproach, BriefFacts, Errand, decide, errand_of, has_read
+from batos.mind.brief_analysis import (
+    AUTO,
+    DEPTHS,
+    FLAVOURS,
+    KNOWN,
+    Approach,
+    AskedApproach,
+    BriefFacts,
+    Errand,
+    decide,
+    errand_of,
+    has_read,
+)
 from batos.mind.decisions import Decisions
 from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
@@ -57,7 +69,9 @@ from batos.mind.model_needs import (
     pictures_together,
 )
 from batos.mind.router import Route, RoutingLimits, Shares, shares
+from batos.mind.tool_use import ToolUse
 from batos.objects import UvmObject, find
+from batos.tools.effects import NeedEffect
 
 log = structlog.get_logger("batos.mind")
 _REPLY_OF = operator.attrgetter(*(one.name for one in fields(ChatReply)))  # fields of an `InferenceRecord`
@@ -75,6 +89,8 @@ class PromptContext(NamedTuple):
     """True if the prompt becomes shorter when `Attempt.room` is smaller."""
     pictured: bool = False
     """True if the prompt includes the brief's pictures, for a model that sees. Pictures of the conversation belong to their turns."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """Tools that the model may ask for, in the form of Ollama's API, for a model that can use tools."""
 
 
 _ALONE = PromptContext()
@@ -123,6 +139,7 @@ class Attempt:
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # fields of the mission's own cycle, for its events
         self._tally = AttemptTally()
         self.making = Making(self.id, mission.accepted, services.methods)
+        self.tools = ToolUse(self, services.image, services.toolbox, services.on_called, self.settings, acts=policy.keeps)
 
     def recall(self) -> None:
         """Load what earlier attempts decided and paid for."""
@@ -176,6 +193,7 @@ class Attempt:
         self._tally = AttemptTally()
         self.evidence.restart()
         self.making.restart()
+        self.tools.restart(gated=gated)
         self.inference.restart(gated=gated)
         self.state = self.reached = "IDLE"
         if not gated:
@@ -244,12 +262,22 @@ class Attempt:
 
     @functools.cached_property
     def errand(self) -> Errand | None:
-        """Return the errand that the mission asks for: an action outside of the system, or a question about its clock. None for any
-        other mission: with a schema, a message or images, of the system itself, or one that has started to think.
+        """Return the errand that the mission asks for and that nothing here can do, or a question about the machine's clock. None for any
+        other mission, and for one that has started to think.
         """
+        found = None if self.has_begun else self._errand
+        return None if found is None or (found.kind not in KNOWN and self.tools.offers()) else found
+
+    @property
+    def open_errand(self) -> Errand | None:
+        """Return the errand that a tool may do. Where none does, the mission is told that it cannot be done."""
+        found = self._errand if self.tools.has_any else None
+        return None if found is None or found.kind in KNOWN else found
+
+    @functools.cached_property
+    def _errand(self) -> Errand | None:
         mission = self.mission
-        pictured = mission.has_own_pictures
-        if mission.message or mission.schema or pictured or mission.origin == "system" or self.has_begun:
+        if mission.message or mission.schema or mission.has_own_pictures or mission.origin == "system":
             return None
         return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name))
 
@@ -434,6 +462,21 @@ class Attempt:
         self.tally.questions[question] += 1
         return self._answer(NeedAnswer(question, occurrence))
 
+    def ask_operator(self, question: str) -> str:
+        """Return an operator's answer to a question: whether a tool may act, or what became of an effect. A repeated question has an answer
+        of its own each time.
+
+        :raises NeedAnswer: where it is not answered, as `ask`.
+        """
+        occurrence = self.tally.questions[question]
+        self.tally.questions[question] += 1
+        return self._answer(NeedAnswer(question, occurrence, grant=True))
+
+    @property
+    def has_private(self) -> bool:
+        """Return True if the mission has read what belongs to its user alone: passages from memory, or pictures that he gave it."""
+        return self.evidence.recalled or bool(self.shown)
+
     def agrees(self, question: str) -> bool | None:
         """Return True if the user says yes to a question, which is asked once; None where the mission may not ask, or not one so long.
 
@@ -489,6 +532,8 @@ class Attempt:
         digest = await self.services.inference.digest(model)
         shown = self._shown_to(model, turns) if context.pictured and self.shown else ()
         request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
+        if context.tools:
+            request = replace(request, tools=context.tools)
         told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
         heard = None if silent else self._batch(part, by, model)
         try:
@@ -500,7 +545,7 @@ class Attempt:
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
-        if schema is None and (why := why_no_answer(found)):
+        if schema is None and not found.calls and (why := why_no_answer(found)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(found))
 
@@ -535,9 +580,12 @@ class Attempt:
 
         return TextBatch(tell, ThinkingLimits.of(self.settings).token_batch_s)
 
-    async def settle(self, need: NeedInference) -> None:
-        """Pay for what a replay under the gate needs (`JournaledInference.settle`)."""
-        await self.inference.settle(need)
+    async def settle(self, need: NeedInference | NeedEffect) -> None:
+        """Bring to its end, outside the gate, what a replay needs: an inference is paid for, a tool called."""
+        if isinstance(need, NeedEffect):
+            await self.tools.settle(need)
+        else:
+            await self.inference.settle(need)
 
     # --- events
 

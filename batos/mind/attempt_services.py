@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batos.bridge.inference import Inference
+from batos.bus import ToolCalled
 from batos.config import Settings
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
@@ -21,6 +22,8 @@ from batos.mind.events import Events, Propose, Ruled, nothing_proposed, nothing_
 from batos.mind.evidence import RecallsMemory
 from batos.mind.model_needs import Provider, Sight
 from batos.mind.router import Router
+from batos.mind.text_likeness import TextLikeness
+from batos.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class AttemptTerms:
     """Returns the base of the model for a persona's role; the base has no persona's voice."""
     parameters: Callable[[str], int | None] = lambda model: None
     """Returns the number of parameters of a model by its name; None if it is not known."""
+    uses_tools: Callable[[str], bool] = lambda model: False
+    """Returns True if a model can ask for tools by itself."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Ollama's options of every inference (num_ctx, num_predict, ...)."""
     direct: Mapping[str, Any] = field(default_factory=dict)
@@ -63,6 +68,12 @@ class AttemptServices:
     """Receives the record of each inference that a model answered."""
     outage: Callable[[], str] = lambda: ""
     """Returns the reason if no Ollama answers, for the error of a mission that exceeds its time limit; empty if one answers."""
+    toolbox: Toolbox | None = None
+    """The connections through which missions act outside. None: they cannot."""
+    text_likeness: TextLikeness | None = None
+    """Compares briefs with what tools say of themselves. None: by words alone."""
+    on_called: Callable[[ToolCalled], None] = lambda called: None
+    """Receives the outcome of each call of a tool."""
     propose: Propose = nothing_proposed
     ruled: Ruled = nothing_ruled
 

@@ -136,6 +136,8 @@ class AttemptTally:
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
         """Question -> True if the user agreed."""
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Calls of tools so far, by tool and arguments."""
         self.used: list[InferenceRecord] = []
         self.replayed = 0
         self.forged: list[UvmObject] = []
@@ -145,7 +147,7 @@ class AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
-        new.taken, new.agreed = set(self.taken), dict(self.agreed)
+        new.taken, new.agreed, new.calls = set(self.taken), dict(self.agreed), Counter(self.calls)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
         return new
 
@@ -320,7 +322,7 @@ class LiveSource:
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
             round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
             round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
-            reply.thinking[: ThinkingLimits.of(self._settings).thinking_chars],
+            reply.thinking[: ThinkingLimits.of(self._settings).thinking_chars], reply.calls,
         )  # fmt: skip
         self.recorded.add(paid)
         self._on_paid(paid)
@@ -365,7 +367,7 @@ class JournaledInference:
         :raises InferenceFailed: with its cause.
         """
         content = journal.content_of(
-            request.digest, request.system, request.user, request.schema, dict(request.options), request.turns, request.shown
+            request.digest, request.system, request.user, request.schema, dict(request.options), request.turns, request.shown, request.tools
         )
         key = journal.key_of(content)
         place = JournalPlace(key, self.recorded.occurrence(key, label, tally), journal.parts_of(content))

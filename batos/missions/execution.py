@@ -46,6 +46,7 @@ from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import RoutingLimits
 from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Method, UvmObject, find
+from batos.tools.effects import NeedEffect
 
 log = structlog.get_logger("batos.mind")
 
@@ -318,7 +319,7 @@ class Attempts:
             except WriterAwaited:
                 await attempt.making.methods.writer_known()
                 attempt.restart(gated=attempt.gated)
-            except NeedInference as need:
+            except (NeedInference, NeedEffect) as need:
                 await attempt.settle(need)
                 attempt.restart(gated=True)
             except PromptTooLong as found:
@@ -340,7 +341,7 @@ class Attempts:
                 unit.doom()
                 raise
             self._learn(unit, mission, attempt)
-            result["usage"] = attempt.usage()
+            result |= {"usage": attempt.usage(), **attempt.tools.facts()}
             ledger.complete(mission, result, cycle)
             unit.note(attempt.id, f"COMPLETE by {result['persona'] or 'no persona'}")
         attempt.evidence.committed()
@@ -440,6 +441,8 @@ class Attempts:
             facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
         if cycle.unsure:
             facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
+        if cycle.cannot:
+            facts["cannot"] = cycle.cannot  # what was asked for could not be done, and the text says why
         if "called" in cycle._slots:
             facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
         if cycle.silent:

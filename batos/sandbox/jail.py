@@ -16,14 +16,18 @@ import platform
 import resource
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 WALLS = ("no_new_privs", "rlimits", "landlock", "seccomp")
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo")
 
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_FILTER = 22, 38, 2
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same numbers on every architecture
-_EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
+READABLE = 1 | 4 | 8
+"""Rights to run and read files, and to list folders."""
+CHANGEABLE = 2 | 0x7FF0 & ~(1 << 6 | 1 << 11)
+"""Rights to write, make, move and remove files, folders, links, sockets and FIFOs; no devices."""
+_OF_FILES = 1 | 2 | 4 | 1 << 14
 MEMORY = 1 << 30  # bytes of address space; the interpreter's own memory limit is far lower
 _LIMITS = (
     (resource.RLIMIT_FSIZE, 0),
@@ -52,7 +56,9 @@ _OPENAT, _CLONE, _CLONE3, _TGKILL, _AUDIT = (257, 56), (56, 220), 435, (234, 131
 _MACHINES = {"x86_64": 0, "aarch64": 1}
 _CLONE_THREAD, _ENOSYS, _EPERM = 0x10000, 38, 1
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_X32 = 0x40000000
+_CLONE_SPACES = 0x7E020000  # namespaces: mounts, cgroup, host name, IPC, user, processes, network
 
 
 class Missing(Exception):
@@ -73,6 +79,15 @@ def rlimits(memory: int = MEMORY) -> None:
 
 def landlock(libc: ctypes.CDLL, binary: str, readable: tuple[str, ...]) -> None:
     """Restrict the file system to the binary and its libraries, read-only; allow no TCP and no signals to other processes."""
+    restrict(libc, [(path, READABLE) for path in (binary, *LIBRARIES, *readable)])
+
+
+def restrict(libc: ctypes.CDLL, allowed: Iterable[tuple[str, int]], network: bool = False) -> None:
+    """Restrict the file system to some paths, each with its rights; allow no signals to other processes.
+
+    :param allowed: paths with `READABLE`, or `CHANGEABLE` with it. Paths that are missing are left out.
+    :param network: allows TCP.
+    """
     abi = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if abi < 1:
         raise Missing
@@ -81,18 +96,18 @@ def landlock(libc: ctypes.CDLL, binary: str, readable: tuple[str, ...]) -> None:
         files |= (1 << bit) if abi >= since else 0
     attributes = struct.pack("Q", files)
     if abi >= 4:
-        attributes += struct.pack("Q", 3)  # bind and connect
+        attributes += struct.pack("Q", 0 if network else 3)  # bind and connect
     if abi >= 6:
         attributes += struct.pack("Q", 3)  # abstract unix sockets, signals
     ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, len(attributes), 0)
     if ruleset < 0:
         raise Missing
-    for path in (binary, *LIBRARIES, *readable):
+    for path, rights in allowed:
         try:
             fd = os.open(path, os.O_PATH)
         except OSError:
             continue
-        rights = _EXECUTE | _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0)
+        rights &= files if os.path.isdir(path) else files & _OF_FILES
         added = libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
         os.close(fd)
         if added != 0:
@@ -104,7 +119,11 @@ def landlock(libc: ctypes.CDLL, binary: str, readable: tuple[str, ...]) -> None:
 
 def seccomp(libc: ctypes.CDLL) -> None:
     """Refuse every system call that is not allowed, with EPERM."""
-    code = program()
+    install(libc, program())
+
+
+def install(libc: ctypes.CDLL, code: bytes) -> None:
+    """Put up a filter of system calls."""
     held = ctypes.create_string_buffer(code, len(code))
     if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(held)), 0, 0) != 0:
         raise Missing
@@ -112,29 +131,59 @@ def seccomp(libc: ctypes.CDLL) -> None:
 
 def program() -> bytes:
     """Return the filter, for this machine (classic BPF over struct seccomp_data: number at 0, architecture at 4, arguments from 16)."""
+    machine = machine_index()
+    allow, refuse = step(_RETURN, 0, 0, _ALLOW), step(_RETURN, 0, 0, _ERRNO | _EPERM)
+    steps = _opening(machine)
+    for numbers in _ALLOWED.values():
+        if numbers[machine] or numbers is _ALLOWED["read"]:
+            steps += _when(numbers[machine], allow)
+    # its flags lie in memory, where the filter cannot read them; libc falls back to clone
+    steps += _when(_CLONE3, step(_RETURN, 0, 0, _ERRNO | _ENOSYS))
+    steps += _when(_CLONE[machine], step(_LOAD, 0, 0, 16), step(_ANY_BIT, 0, 1, _CLONE_THREAD), allow, refuse)
+    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+    steps += _when(_OPENAT[machine], step(_LOAD, 0, 0, 32), step(_ANY_BIT, 1, 0, writing), allow, refuse)
+    # allow abort(), which signals the process itself
+    steps += _when(_TGKILL[machine], step(_LOAD, 0, 0, 16), step(_EQUAL, 0, 1, os.getpid()), allow, refuse)
+    return b"".join([*steps, refuse])
+
+
+def program_without(calls: Iterable[tuple[int, int]]) -> bytes:
+    """Return a filter that refuses some system calls with EPERM and allows all others of this architecture.
+
+    :param calls: numbers on x86_64 and aarch64.
+    """
+    machine = machine_index()
+    refuse = step(_RETURN, 0, 0, _ERRNO | _EPERM)
+    steps = _opening(machine)
+    if machine == 0:
+        steps += [step(_AT_LEAST, 0, 1, _X32), refuse]  # the same calls by other numbers
+    for numbers in calls:
+        steps += _when(numbers[machine], refuse)
+    # its flags lie in memory, where the filter cannot read them; libc falls back to clone
+    steps += _when(_CLONE3, step(_RETURN, 0, 0, _ERRNO | _ENOSYS))
+    steps += _when(_CLONE[machine], step(_LOAD, 0, 0, 16), step(_ANY_BIT, 1, 0, _CLONE_SPACES), step(_RETURN, 0, 0, _ALLOW), refuse)
+    return b"".join([*steps, step(_RETURN, 0, 0, _ALLOW)])
+
+
+def machine_index() -> int:
+    """Return the place of this machine in pairs of system call numbers."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         raise Missing
+    return machine
 
-    def step(code: int, yes: int, no: int, value: int) -> bytes:
-        return struct.pack("HBBI", code, yes, no, value)
 
-    def when(number: int, *steps: bytes) -> list[bytes]:
-        return [step(_EQUAL, 0, len(steps), number), *steps]
+def step(code: int, yes: int, no: int, value: int) -> bytes:
+    """Return one instruction of a filter."""
+    return struct.pack("HBBI", code, yes, no, value)
 
-    allow, refuse = step(_RETURN, 0, 0, _ALLOW), step(_RETURN, 0, 0, _ERRNO | _EPERM)
-    steps = [step(_LOAD, 0, 0, 4), step(_EQUAL, 1, 0, _AUDIT[machine]), step(_RETURN, 0, 0, _KILL), step(_LOAD, 0, 0, 0)]
-    for numbers in _ALLOWED.values():
-        if numbers[machine] or numbers is _ALLOWED["read"]:
-            steps += when(numbers[machine], allow)
-    # its flags lie in memory, where the filter cannot read them; libc falls back to clone
-    steps += when(_CLONE3, step(_RETURN, 0, 0, _ERRNO | _ENOSYS))
-    steps += when(_CLONE[machine], step(_LOAD, 0, 0, 16), step(_ANY_BIT, 0, 1, _CLONE_THREAD), allow, refuse)
-    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-    steps += when(_OPENAT[machine], step(_LOAD, 0, 0, 32), step(_ANY_BIT, 1, 0, writing), allow, refuse)
-    # allow abort(), which signals the process itself
-    steps += when(_TGKILL[machine], step(_LOAD, 0, 0, 16), step(_EQUAL, 0, 1, os.getpid()), allow, refuse)
-    return b"".join([*steps, refuse])
+
+def _opening(machine: int) -> list[bytes]:
+    return [step(_LOAD, 0, 0, 4), step(_EQUAL, 1, 0, _AUDIT[machine]), step(_RETURN, 0, 0, _KILL), step(_LOAD, 0, 0, 0)]
+
+
+def _when(number: int, *steps: bytes) -> list[bytes]:
+    return [step(_EQUAL, 0, len(steps), number), *steps]
 
 
 def lock_up(binary: str, readable: tuple[str, ...] = (), without: tuple[str, ...] = (), memory: int = MEMORY) -> dict[str, bool]:

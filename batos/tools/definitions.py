@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput
 from batos.image.effects import ACTS, CLASSES
 
@@ -87,22 +88,22 @@ class ConnectionSpec(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolLimits:
+class ToolLimits(Limits):
     """Bounds of connections and their tools."""
 
-    connect_s: float = 20.0
+    connect_s: float = limit(20.0, gt=0, le=600)
     """until a server has started and said what it offers"""
-    call_s: float = 60.0
-    """for one call, where the connection does not say otherwise"""
-    result_bytes: int = 1 << 20
+    call_s: float = limit(60.0, gt=0, le=86_400)
+    """for one call, where the connection does not say otherwise; the setting `tools.call_s`"""
+    result_bytes: int = limit(1 << 20, ge=1, le=1 << 30)
     """of one result"""
-    message_bytes: int = 4 << 20
+    message_bytes: int = limit(4 << 20, ge=1, le=1 << 30)
     """of one message of a server"""
-    tools: int = 1000
+    tools: int = limit(1000, ge=1, le=100_000)
     """of one connection"""
-    definition_bytes: int = 256 << 10
+    definition_bytes: int = limit(256 << 10, ge=1, le=1 << 24)
     """of one tool's definition"""
-    idle_s: float = 300.0
+    idle_s: float = limit(300.0, gt=0, le=86_400)
     """after which a server's process that nobody calls is ended; a call starts it anew"""
 
 
@@ -228,6 +229,11 @@ def check_definitions(connection: str, found: Sequence[ToolDefinition], limits: 
 def with_secrets(text: str, secret: Callable[[str], str]) -> str:
     """Return a text with each `{secret:NAME}` replaced by the secret's value."""
     return _SECRET.sub(lambda found: secret(found[1]), text)
+
+
+def secrets_in(spec: ConnectionSpec) -> list[str]:
+    """Return the names of the secrets that a connection's place and options name."""
+    return sorted(set(_SECRET.findall(f"{spec.place}\n{json.dumps(dict(spec.options), ensure_ascii=False)}")))
 
 
 _SECRET = re.compile(r"\{secret:([A-Za-z][A-Za-z0-9_.-]{0,63})\}")

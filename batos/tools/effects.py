@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
-from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
+from batos.errors import BatosError, BatosSignal, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects
 from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
+from batos.image.identity import RESUMED
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall
 
@@ -36,61 +38,123 @@ RESULT_BYTES = 1 << 20
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
 
-Ask = Callable[[str], str]
-"""Answers a question to the user, or raises the signal that the mission waits for it."""
-Allow = Callable[[ToolCall], Awaitable[str]]
-"""Returns by whose leave a call is made. Raises GrantRefused, or the signal that the mission waits for an answer."""
+Prepare = Callable[[], Awaitable[ToolCall]]
+"""Makes a call ready to be sent. Raises an error where it surely cannot be made."""
 
 
-class NeedEffect(Exception):
-    """Raised where a call would have to be made while a cycle is replayed and nothing may be waited for."""
+class NeedEffect(BatosSignal):
+    """Signal of a cycle under the gate that needs an effect which has not ended: it is brought to its end outside the gate."""
 
-    def __init__(self, call: ToolCall) -> None:
-        super().__init__(call.name)
-        self.call = call
+    def __init__(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare) -> None:
+        super().__init__(name)
+        self.name, self.arguments, self.occurrence, self.prepare = name, arguments, occurrence, prepare
+
+
+class Caller(Protocol):
+    """The attempt on whose behalf calls are made."""
+
+    async def allow(self, call: ToolCall) -> str:
+        """Return by whose leave a call is made.
+
+        :raises GrantRefused: if no grant lets it. The signal that the mission waits for an answer passes, too.
+        """
+        ...
+
+    def ask(self, question: str) -> str:
+        """Return the user's answer to a question. The signal that the mission waits for it passes."""
+        ...
+
+    def tied(self) -> str:
+        """Return why nothing may be done outside; "" where it may. What is in the journal is replayed all the same."""
+        ...
+
+    def label(self) -> str:
+        """Return the part of the mission that calls, as in the journal of inferences."""
+        ...
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Return the number of calls so far, by tool and arguments; a trial has its own."""
+        ...
+
+    def tell(self, name: str, line: str) -> None:
+        """Hear how far a call is, in one line."""
+        ...
 
 
 class Effects:
     """The effects of one attempt. `asked` holds the keys of those that this attempt asked for."""
 
-    def __init__(
-        self, image: LivingImage, mission: str, identity: str, *, allow: Allow, ask: Ask, tied: str = "", **told: Callable[..., Any]
-    ) -> None:
+    def __init__(self, image: LivingImage, mission: str, identity: str, caller: Caller) -> None:
         """
         :param identity: of the image, which keys are derived from.
-        :param tied: why nothing may be done outside, or empty; what is in the journal is replayed all the same.
-        :param told: `label` says which part of the mission calls, for the record; `tell` hears a call's progress, line by line.
         """
-        self._image, self._mission, self._identity = image, mission, identity
-        self._allow, self._ask, self.tied = allow, ask, tied
-        self._label, self._tell = told.get("label", str), told.get("tell", lambda line: None)
+        self._image, self._mission, self._identity, self._caller = image, mission, identity, caller
         self._known = {one.key: one for one in image.read(effects.load, mission)}
-        self._counts: Counter[tuple[str, str]] = Counter()
         self.asked: set[str] = set()
+        self._unmade: dict[str, BatosError] = {}
 
-    async def perform(self, call: ToolCall) -> Any:
+    def restart(self, *, gated: bool) -> None:
+        """Begin the cycle anew; outside of the gate what could not be made is tried once more."""
+        self.asked.clear()
+        if not gated:
+            self._unmade.clear()
+
+    async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False) -> Any:
         """Return the result of a call, which is made now, or was made by an earlier attempt.
 
-        :raises ToolFailed: if it surely did not happen, now or then.
+        :param name: `CONNECTION.TOOL`
+        :param prepare: makes the call ready; it is not asked where the journal has the result.
+        :raises ToolFailed: if it surely did not happen, now or then, or the tool answered with an error.
         :raises ToolsTied: where nothing may be done outside and the journal does not have it.
         :raises GrantRefused: if no grant lets it.
+        :raises NeedEffect: under the gate, where it would have to be waited for.
         """
-        arguments = effects.canonical(call.arguments)
-        occurrence = self._counts[call.name, arguments]
-        self._counts[call.name, arguments] += 1
-        key = effects.key_of(self._identity, self._mission, call.name, arguments, occurrence)
+        said = effects.canonical(arguments)
+        counts = self._caller.counts()
+        occurrence = counts[name, said]
+        counts[name, said] += 1
+        return await self._performed(name, arguments, occurrence, prepare, gated)
+
+    async def settle(self, need: NeedEffect) -> None:
+        """Bring to its end, outside the gate, what a replay needs. After an error the replay meets it in the same place."""
+        try:
+            await self._performed(need.name, need.arguments, need.occurrence, need.prepare, False)
+        except BatosError as e:
+            key = effects.key_of(self._identity, self._mission, need.name, effects.canonical(need.arguments), need.occurrence)
+            self._unmade[key] = e
+
+    async def _performed(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool) -> Any:
+        said = effects.canonical(arguments)
+        key = effects.key_of(self._identity, self._mission, name, said, occurrence)
         self.asked.add(key)
         record = self._known.get(key)
         if record is not None and record.state in ENDED:
             return _outcome(record)
-        if self.tied:
-            raise ToolsTied(f"{call.name} is not called: {self.tied}")
+        if tied := self._caller.tied():
+            raise ToolsTied(f"{name} is not called: {tied}")
+        if gated:
+            if key in self._unmade:
+                raise self._unmade[key]
+            raise NeedEffect(name, arguments, occurrence, prepare)
+        call = await prepare()
         if record is not None:
             return await self._resolved(record, call)
-        grant = await self._allow(call)
+        grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
-        record = EffectRecord(key, call.name, kind, arguments, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
-        return await self._send(record._replace(label=self._label()), call)
+        record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
+        undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
+        return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
+
+    def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the next call of these arguments is in the journal, ended or not."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said]
+        return effects.key_of(self._identity, self._mission, name, said, occurrence) in self._known
+
+    @property
+    def known(self) -> Mapping[str, EffectRecord]:
+        """Return the mission's effects by their keys, in the order in which they were recorded."""
+        return self._known
 
     def strays(self) -> list[EffectRecord]:
         """Return the effects that act and stand, and that this attempt did not ask for: a conflict led it another way."""
@@ -105,7 +169,8 @@ class Effects:
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
         if call.tool.kind != READS:
             await self._keep(effects.intend, record)
-        delivery = Delivery(record.key, self._tell, json.loads(pending)["left"] if pending else "", answer)
+        tell = functools.partial(self._caller.tell, call.name)
+        delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer)
         try:
             async with asyncio.timeout(call.seconds):
                 result = json.dumps(await call.send(delivery), ensure_ascii=False)
@@ -138,13 +203,14 @@ class Effects:
     async def _resolved(self, record: EffectRecord, call: ToolCall) -> Any:
         """Return the result of an effect that may have happened, once that is known."""
         if record.pending:
-            return await self._send(record, call, self._ask(json.loads(record.pending)["question"]))
+            return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
         again = record.why.startswith(AGAIN)
         if not again:
             await _nothing_left(record)
-        if again or (record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
+        asks = record.why.startswith(RESUMED)
+        if again or (not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
             return await self._send(self._once_more(record), call)
-        if record.kind == VERIFIABLE and call.look is not None:
+        if record.kind == VERIFIABLE and call.look is not None and not asks:
             with contextlib.suppress(Exception):  # what cannot be told is asked
                 found = await call.look()
                 if found is None:
@@ -163,7 +229,7 @@ class Effects:
         question = (
             f"{record.tool} {shown} was cut off ({record.why or 'the system stopped'}) and may have happened [{record.key[:8]}]. Say {HOW}."
         )
-        while (said := self._ask(question).strip().casefold()) not in SETTLEMENTS:
+        while (said := self._caller.ask(question).strip().casefold()) not in SETTLEMENTS:
             question = f"{said[:_SHOWN]!r} is none of the answers to: {record.tool} [{record.key[:8]}] may have happened. Say {HOW}."
         return said
 
@@ -182,6 +248,11 @@ class Effects:
     async def _keep(self, how: Callable[..., None], record: EffectRecord) -> None:
         await self._image.system(how, self._mission, record, mission=self._mission)
         self._known[record.key] = record
+
+
+def asks_about(question: str, key: str) -> bool:
+    """Return True if a question of a mission's asks what became of the effect of a key."""
+    return question.endswith((f"may have happened [{key[:8]}]. Say {HOW}.", f"[{key[:8]}] may have happened. Say {HOW}."))
 
 
 def _outcome(record: EffectRecord) -> Any:

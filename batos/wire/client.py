@@ -115,6 +115,8 @@ def image_bytes(image: ImageFile) -> tuple[bytes, str]:
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
+CONNECT_S = 90.0
+"""Seconds that a client waits for a connection to say what it offers."""
 LONG_S = 3600.0  # seconds for operations whose time grows with the size of the image
 _BUSY_PAUSE_S = 1.0
 _KEEPING_S = 30.0  # seconds for a daemon to write an upload to a slow disk
@@ -546,6 +548,98 @@ class Client(Operating):
         """
         wanted = None if accept is None else {"persona": accept, **({} if slot is None else {"slot": slot})}
         return await self._ask("personas", accept=wanted)
+
+    async def tools(self, name: str | None = None) -> dict[str, Any]:
+        """Return the connections with their tools, and why nothing may act, if so; with a name, all of that one.
+
+        :param name: `CONNECTION` or `CONNECTION.TOOL`.
+        :raises UnknownTool: if there is none of that name.
+        """
+        return await self._ask("tools", name=name)
+
+    async def tool_add(
+        self, name: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+    ) -> dict[str, Any]:
+        """Add a connection: its place is asked for its tools, which are pinned. Return it whole.
+
+        :param kind: mcp, openapi, http, folder, program or web.
+        :param place: command line, URL, origin or path, by kind.
+        :param options: by kind; see docs/tools.md.
+        :raises ToolFailed: (or EgressFailed, EgressRefused) if the place cannot be reached; nothing was added.
+        """
+        return await self._ask("tool_add", hold_s=timeout_s, name=name, kind=kind, place=place, options=dict(options or {}) or None)
+
+    async def tool_test(self, name: str, *, timeout_s: float = CONNECT_S) -> dict[str, Any]:
+        """Ask a connection's place for its tools anew, and suspend those that changed. Return it whole; `changes` is the difference."""
+        return await self._ask("tool_test", hold_s=timeout_s, name=name)
+
+    async def tool_accept(self, name: str) -> dict[str, Any]:
+        """Accept the tools of a connection as they are offered now. Return it whole."""
+        return await self._ask("tool_accept", name=name)
+
+    async def tool_remove(self, name: str) -> dict[str, Any]:
+        """Remove a connection. What was done through it stays done.
+
+        :raises UnknownTool: if there is none of that name.
+        """
+        return await self._ask("tool_remove", name=name)
+
+    async def tools_resume(self) -> dict[str, Any]:
+        """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
+        return await self._ask("tools_resume")
+
+    async def tool_grant(  # noqa: PLR0913  each is a field of the wire
+        self,
+        verdict: Literal["deny", "ask", "allow"],
+        pattern: str,
+        *,
+        persona: str | None = None,
+        mission: str | None = None,
+        args: str | None = None,
+        until: str | None = None,
+        uses: int | None = None,
+        bytes: int | None = None,
+        leaks: bool = False,
+        system: bool = False,
+    ) -> dict[str, Any]:
+        """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
+
+        :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
+        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
+        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
+        :param uses: most uses a day; likewise `bytes`, of payload.
+        :param leaks: a mission that read untrusted text and private data may act outward without a question.
+        :param system: also for missions of the system's own, which may only read.
+        """
+        told = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
+        return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told, leaks=leaks or None, system=system or None)
+
+    async def tool_grants(self) -> dict[str, Any]:
+        """Return the grants, in the order in which they were made, each with its use today."""
+        return await self._ask("tool_grants")
+
+    async def tool_ungrant(self, number: int) -> dict[str, Any]:
+        """Remove a grant. What was done by its leave stands.
+
+        :raises InvalidInput: if there is no grant of that number.
+        """
+        return await self._ask("tool_ungrant", number=number)
+
+    async def effects(self, mission: str | None = None, *, doubt: bool = False, limit: int | None = None) -> dict[str, Any]:
+        """Return what missions did outside, the newest first; those that only read, with a mission's id alone.
+
+        :param mission: only effects of this mission, in the order in which they began.
+        :param doubt: only those that may have happened.
+        """
+        return await self._ask("effects", mission=mission, doubt=doubt or None, limit=limit)
+
+    async def effect_settle(self, key: str, how: Literal["happened", "again", "leave"]) -> dict[str, Any]:
+        """Say what became of an effect in doubt; a mission that waits for it goes on.
+
+        :param key: of the effect, or its first digits.
+        :raises InvalidInput: if no effect of that key is in doubt.
+        """
+        return await self._ask("effect_settle", key=key, how=how)
 
     async def _accept(self, op: str, **fields: Any) -> Accepted:
         reply = await self._ask(op, **fields)

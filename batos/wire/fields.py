@@ -33,6 +33,9 @@ _NEED = r"^(vision|tools|thinking|auto|context:[1-9][0-9]{0,8}k?)$"
 _PATH = r"^[^\x00]+$"
 _TID = r"^[0-9a-f]{16}$"
 _DIGEST = r"^[0-9a-f]{64}$"
+_CONNECTION = r"^[A-Za-z][A-Za-z0-9_-]*$"
+_TOOL = r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_.:/-]+)?$"
+_KEY = r"^[0-9a-f]+$"
 
 WORDS = {
     _ID: (r"[A-Za-z0-9._:@/-]", "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"),
@@ -42,6 +45,9 @@ WORDS = {
     _NEED: (r"[a-z0-9:]", "a need is vision, tools, thinking, context:TOKENS (such as context:32k), or auto"),
     _PATH: (r"[^\x00]", "a path has no such character"),
     _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
+    _CONNECTION: (r"[A-Za-z0-9_-]", "a connection's name is 1 to 40 of the letters A-Z a-z, the digits 0-9 and _ -, a letter first"),
+    _TOOL: (r"[A-Za-z0-9_.:/-]", "write CONNECTION or CONNECTION.TOOL, such as notes.write"),
+    _KEY: (r"[0-9a-f]", "an effect's key is 4 to 32 of the digits 0-9 a-f"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
 }
 """Maps each pattern to the characters that it allows and to its explanation for error messages."""
@@ -82,6 +88,9 @@ Speaker = Annotated[str, StringConstraints(pattern=SPEAKER, min_length=1, max_le
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=_PATH, min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]
+ConnectionName = Annotated[str, StringConstraints(pattern=_CONNECTION, min_length=1, max_length=40)]
+ToolName = Annotated[str, StringConstraints(pattern=_TOOL, min_length=1, max_length=160)]
+EffectKey = Annotated[str, StringConstraints(pattern=_KEY, min_length=4, max_length=32)]
 Digest = Annotated[str, StringConstraints(pattern=_DIGEST)]
 Moment = Annotated[str, StringConstraints(pattern=_TID)] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
 """Id of a transaction, or seconds since 1970."""

@@ -49,14 +49,28 @@ from batos.wire.fields import (
     Target,
     Words,
 )
+from batos.wire.tool_schemas import (
+    EffectSettleRequest,
+    EffectsRequest,
+    ToolAcceptRequest,
+    ToolAddRequest,
+    ToolGrantRequest,
+    ToolGrantsRequest,
+    ToolRemoveRequest,
+    ToolsRequest,
+    ToolsResumeRequest,
+    ToolTestRequest,
+    ToolUngrantRequest,
+)
 
 __all__ = [
     "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image", "InfoRequest", "IngestRequest",
-    "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest", "ModelsRequest", "PackRequest",
-    "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest",
-    "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "UndoChangeRequest",
-    "UndoRequest", "UploadRequest", "WatchRequest",
+    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image",
+    "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
+    "ModelsRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest",
+    "ResumeRequest", "RevertRequest", "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
+    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
+    "ToolUngrantRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -320,5 +334,8 @@ OPS: dict[str, type[Request]] = {
     "missions": MissionsRequest, "failures": FailuresRequest, "replay": ReplayRequest, "undo": UndoRequest, "changes": ChangesRequest,
     "undo_change": UndoChangeRequest, "fork": ForkRequest, "pack": PackRequest, "backup": BackupRequest, "info": InfoRequest,
     "metrics": MetricsRequest, "models": ModelsRequest, "experts": ExpertsRequest, "personas": PersonasRequest, "ingest": IngestRequest,
-    "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest,
+    "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest, "tools": ToolsRequest, "tool_add": ToolAddRequest,
+    "tool_test": ToolTestRequest, "tool_accept": ToolAcceptRequest, "tool_remove": ToolRemoveRequest, "tools_resume": ToolsResumeRequest,
+    "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
+    "effect_settle": EffectSettleRequest,
 }  # fmt: skip

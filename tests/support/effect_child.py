@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from typing import Any
 
 from batos.errors import BatosError
@@ -25,6 +26,33 @@ STEPS: dict[Any, tuple[str, str]] = {
 
 class Question(BaseException):
     """The mission waits for its user."""
+
+
+class Scripted:
+    """A caller whom everything is allowed, and whose user answers as he was told."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers, self.counted = answers, Counter[tuple[str, str]]()
+
+    async def allow(self, call: ToolCall) -> str:
+        return "always"
+
+    def ask(self, question: str) -> str:
+        if not self.answers:
+            raise Question(question)
+        return self.answers.pop(0)
+
+    def tied(self) -> str:
+        return ""
+
+    def label(self) -> str:
+        return "1 DELEGATING robin -"
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        return self.counted
+
+    def tell(self, name: str, line: str) -> None:
+        pass
 
 
 def die(point: str) -> None:
@@ -62,19 +90,15 @@ async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
         answer = await world.request("GET", f"http://127.0.0.1:{port}/seen")
         return json.loads(answer.body) or None
 
-    def ask(question: str) -> str:
-        if not answers:
-            raise Question(question)
-        return answers.pop(0)
-
-    async def allow(call: ToolCall) -> str:
-        return "always"
-
-    attempt = Effects(image, MISSION, "image", allow=allow, ask=ask)
+    attempt = Effects(image, MISSION, "image", Scripted(answers))
     order, seen = ToolDefinition(name="order", kind=kind), look if kind == "verifiable" else None
     call = ToolCall(connection="shop", tool=order, arguments={"sku": "tea"}, send=send, seconds=2.0, target="shop/1", look=seen)
+
+    async def prepare() -> ToolCall:
+        return call
+
     try:
-        print("done", json.dumps(await attempt.perform(call)))
+        print("done", json.dumps(await attempt.perform(call.name, call.arguments, prepare)))
     except Question as e:
         print("asked", e)
     except BatosError as e:

@@ -14,7 +14,7 @@ from transaction.interfaces import TransientError
 
 from batos.api.queries import Queries
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
-from batos.image import history, ledger, packing, transaction_undo
+from batos.image import effects, history, ledger, packing, transaction_undo
 from batos.image.scrubber import Walk
 from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Method, UvmObject
@@ -42,6 +42,17 @@ async def test_whose_work_it_is_survives_undos_in_between(at: House) -> None:
         await at.undo("m1")
     assert [one["id"] for one in (await at.undo("m1", cascade=True))["missions"]] == ["m3", "m2", "m1"]
     assert at.slots() == {}
+
+
+async def test_an_undo_names_the_effects_that_stand_in_the_world(at: House) -> None:
+    await at.sets("m1", a=1)
+    assert "effects" not in await at.undo("m1", dry=True)
+    record = effects.EffectRecord("k1", "shop.buy", effects.ACTS, "{}", 0, effects.INTENDED, 1.0, undo="shop.cancel")
+    await at.image.system(effects.intend, "m1", record)
+    await at.image.system(effects.end, "m1", record._replace(state=effects.DONE))
+    told = (await at.undo("m1"))["effects"]
+    assert told == [{"mission": "m1", "key": "k1", "tool": "shop.buy", "state": "DONE", "at": 1.0, "compensation": "shop.cancel"}]
+    assert "effects" not in await at.undo("m1", redo=True)
 
 
 async def test_a_value_that_is_as_it_was_before_anyway_is_no_conflict(at: House) -> None:

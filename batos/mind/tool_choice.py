@@ -1,0 +1,345 @@
+"""Tool choice: the calls of offered tools that a brief asks for, or none, and why.
+
+Offered are the tools whose descriptions are most like the brief (`offered`). Then one of two drivers chooses:
+
+* native: a model that can use tools is given them in its own form, and asks for one call or several;
+* by schema, for any other model: each offered tool is rated by its likeness to the brief and by the arguments that rules read from the
+  brief (`batos.mind.argument_reader`); a model is asked, constrained by their schemas, for required arguments that the rules leave open.
+
+No tool fits if the best one is too unlike, or a required argument stays open. Every call that is chosen fits its tool's schema. A call that
+failed comes back once, with its error; the same call is not chosen again.
+
+Nothing here waits for anything but the embedder and the model that it is given, and nothing is stored: a mission that must choose the same
+after a restart records the choice (`ToolChoice.to_wire`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from batos.bridge.inference import ChatReply
+from batos.bridge.structured_output import json_values
+from batos.errors import InferenceFailed
+from batos.mind.argument_reader import (
+    ArgumentReading,
+    Path,
+    candidates,
+    merged,
+    parameters_of,
+    read_arguments,
+    resolved,
+)
+from batos.mind.brief_values import stem_of, words_of
+from batos.mind.json_schema import problem_of
+from batos.tools.definitions import ToolDefinition
+
+OFFERED, READ, CALLS = 8, 3, 8
+"""Tools that are offered by default; tools for which arguments are read; greatest number of calls that are taken from one answer."""
+FIT = 0.47
+"""Least fitness of a tool that is called: likeness, with the share of evident arguments for it and that of open ones against it"""
+_EVIDENT, _OPEN = 0.15, 0.5  # weights of these shares
+_UNLIKE = 0.25  # distance from the most alike tool past which arguments are not read
+_TEXT_CHARS, _ANSWER_CHARS, _ABOUT_CHARS = 2000, 300, 160
+_SCHEMA_DEPTH = 8
+_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+Likeness = Callable[[Sequence[str], Sequence[str]], Awaitable[list[list[float]] | None]]
+"""Returns the cosine of each text of the first to each of the second; None if no embedder answers (`batos.mind.text_likeness`)."""
+Ask = Callable[[str, dict[str, Any] | None], Awaitable[str]]
+"""Asks a model: takes a prompt and a JSON schema, returns the text of the answer."""
+AskWithTools = Callable[[str, tuple[dict[str, Any], ...]], Awaitable[ChatReply]]
+"""Asks a model that can use tools: takes a prompt and the tools in Ollama's form."""
+
+
+class ToolOffer(NamedTuple):
+    """A tool that a mission may call."""
+
+    name: str
+    """`CONNECTION.TOOL`"""
+    tool: ToolDefinition
+
+    @property
+    def about(self) -> str:
+        """Return what the tool says of itself, as an embedder compares it."""
+        words = re.sub(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])", " ", self.tool.name).strip()
+        return f"{words}: {' '.join(self.tool.description.split())}"[:600]
+
+
+class ChosenCall(NamedTuple):
+    """A call of a tool; the arguments fit the tool's schema."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class FailedCall(NamedTuple):
+    """An earlier call of the same brief, and why it failed."""
+
+    call: ChosenCall
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """The calls that a brief asks for; none where no tool fits."""
+
+    calls: tuple[ChosenCall, ...]
+    why: str
+    """reason in words, for the mission's record"""
+    missing: tuple[str, ...] = ()
+    """Required arguments that neither the brief nor the model tells, where that is all that a call lacks: the user may be asked."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the choice as JSON values."""
+        return {"calls": [call._asdict() for call in self.calls], "why": self.why, "missing": list(self.missing)}
+
+    @classmethod
+    def of(cls, wire: Mapping[str, Any]) -> ToolChoice:
+        """Return the choice of which `to_wire` was the form."""
+        return cls(tuple(ChosenCall(**call) for call in wire["calls"]), wire["why"], tuple(wire.get("missing", ())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceServices:
+    """Parts of the daemon that a choice is made with; any of them may be missing."""
+
+    likeness: Likeness | None = None
+    ask: Ask | None = None
+    ask_with_tools: AskWithTools | None = None
+    """Given where the mission's model can use tools by itself (`Capabilities.tools`)."""
+
+
+async def offered(text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None) -> list[tuple[ToolOffer, float]]:
+    """Return the `k` tools that are most like a text, the most alike first, each with its likeness."""
+    if not tools:
+        return []
+    rows = None if likeness is None else await likeness([text[:_TEXT_CHARS]], [offer.about for offer in tools])
+    alike = [_shared(text, offer) for offer in tools] if rows is None else rows[0]
+    ranked = sorted(zip(tools, alike, strict=True), key=lambda pair: -pair[1])
+    return ranked[: max(0, k)]
+
+
+def _shared(text: str, offer: ToolOffer) -> float:
+    """Return the likeness of a tool by words alone: the share of its words that the text has, as far as a cosine would be."""
+    said = {word.stem for word in words_of(text[:_TEXT_CHARS]) if word.stem}
+    about = {stem for stem in map(stem_of, re.findall(r"[^\W_]+", offer.about)) if stem}
+    return min(1.0, 1.6 * len(said & about) / len(about) ** 0.5 / max(1.0, len(said) ** 0.5)) if about else 0.0
+
+
+async def choose(
+    text: str,
+    offers: Sequence[ToolOffer],
+    services: ChoiceServices,
+    *,
+    k: int = OFFERED,
+    again: FailedCall | None = None,
+    floor: float = FIT,
+) -> ToolChoice:
+    """Choose the calls that a text asks for.
+
+    :param k: number of tools that are looked at.
+    :param again: an earlier call for this text that failed: it is not chosen again, and its error is told to the model.
+    :param floor: least fitness of a tool that is called, if no model uses tools by itself.
+    :raises InferenceFailed: as the model's answer fails.
+    """
+    best = await offered(text, offers, k, services.likeness)
+    if not best:
+        return ToolChoice((), "no tool is offered")
+    if services.ask_with_tools is not None:
+        return await _natively(text, [offer for offer, _ in best], services.ask_with_tools, again)
+    return await _by_schema(text, best, services, again, floor)
+
+
+# --- native tool calling
+
+
+async def _natively(text: str, offers: Sequence[ToolOffer], ask: AskWithTools, again: FailedCall | None) -> ToolChoice:
+    names: dict[str, ToolOffer] = {}
+    for offer in offers:
+        name = _NAME.sub("_", offer.name)[:60]
+        names[name if name not in names else f"{name}_{len(names)}"] = offer
+    tools = tuple(_native_form(name, offer.tool) for name, offer in names.items())
+    prompt, faults = text, list[str]()
+    if again is not None:
+        prompt = f"{text}\n\n{_failure(again)}"
+    for _ in range(2):
+        reply = await ask(prompt, tools)
+        calls, faults = _checked(reply.calls, names)
+        if calls and again is not None and again.call in calls:
+            return ToolChoice((), f"the model asks for the call that failed: {again.error[:_ABOUT_CHARS]}")
+        if calls and not faults:
+            return ToolChoice(tuple(calls), f"the model asks for {', '.join(call.name for call in calls)}")
+        if not reply.calls:
+            return ToolChoice((), "the model asks for no tool")
+        prompt = f"{text}\n\nYour last call was refused: {'; '.join(faults)}. Call again, or answer without a tool."
+    return ToolChoice((), f"the model's calls do not fit: {'; '.join(faults)}")
+
+
+def _checked(asked: Sequence[tuple[str, str]], names: Mapping[str, ToolOffer]) -> tuple[list[ChosenCall], list[str]]:
+    calls, faults = list[ChosenCall](), list[str]()
+    for name, told in asked[:CALLS]:
+        offer = names.get(name) or next((one for one in names.values() if name in (one.name, one.tool.name)), None)
+        if offer is None:
+            faults.append(f"{name[:60]!r} is not a tool here; there are: {', '.join(names)}")
+            continue
+        try:
+            arguments = json.loads(told)
+        except ValueError:
+            arguments = None
+        if not isinstance(arguments, dict):
+            faults.append(f"the arguments of {name} are not a JSON object")
+        elif (problem := _problem(arguments, offer.tool)) is not None:
+            faults.append(f"{name}: {problem}")
+        else:
+            calls.append(ChosenCall(offer.name, arguments))
+    if len(asked) > CALLS:
+        faults.append(f"{len(asked)} calls at once; at most {CALLS} are allowed")
+    return list({json.dumps(call): call for call in calls}.values()), faults
+
+
+def _native_form(name: str, tool: ToolDefinition) -> dict[str, Any]:
+    parameters = _without_references(tool.parameters, tool.parameters, 0)
+    parameters.setdefault("type", "object")
+    parameters.setdefault("properties", {})
+    return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters}}
+
+
+def _without_references(root: Mapping[str, Any], schema: Any, depth: int) -> dict[str, Any]:
+    """Return a schema with its references in their places, to a bounded depth: Ollama drops references."""
+    one = {key: value for key, value in resolved(root, schema).items() if key not in ("$defs", "definitions", "$schema", "$id")}
+    if depth >= _SCHEMA_DEPTH:
+        return {key: one[key] for key in ("type", "description") if key in one}
+    if isinstance(one.get("properties"), dict):
+        one["properties"] = {key: _without_references(root, value, depth + 1) for key, value in one["properties"].items()}
+    if isinstance(one.get("items"), dict):
+        one["items"] = _without_references(root, one["items"], depth + 1)
+    return one
+
+
+# --- by schema
+
+
+@dataclass(slots=True)
+class _Candidate:
+    offer: ToolOffer
+    like: float
+    reading: ArgumentReading
+    fitness: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        needed = sum(one.required for one in parameters_of(self.offer.tool.parameters))
+        open_ = len(self.reading.open) / needed if needed else 0.0
+        self.fitness = self.like + _EVIDENT * self.reading.evident - _OPEN * open_
+
+
+async def _by_schema(
+    text: str, best: Sequence[tuple[ToolOffer, float]], services: ChoiceServices, again: FailedCall | None, floor: float
+) -> ToolChoice:
+    near = [(offer, like) for offer, like in best[:READ] if like >= best[0][1] - _UNLIKE]
+    rated = [_Candidate(offer, like, await _read(text, offer, services.likeness)) for offer, like in near]
+    chosen = max(rated, key=lambda one: one.fitness)
+    if again is not None:
+        chosen = next((one for one in rated if one.offer.name == again.call.name), chosen)
+    name, told = chosen.offer.name, f"likeness {chosen.like:.2f}, fitness {chosen.fitness:.2f}"
+    if chosen.fitness < floor and again is None:
+        lacks = f"; the brief does not tell {_names(chosen.reading.open)}" if chosen.reading.open else ""
+        return ToolChoice((), f"no tool fits: the best, {name}, has {told}, below {floor}{lacks}")
+    arguments, open_ = chosen.reading.arguments, chosen.reading.open
+    if again is not None and again.call == (name, arguments):
+        open_ = tuple(_blamed(chosen.offer.tool, again))
+    by = "rules"
+    if open_ and services.ask is not None:
+        arguments = await _filled(text, chosen.offer.tool, arguments, open_, services.ask, again)
+        by = f"rules, and the model for {_names(open_)}"
+    problem = _problem(arguments, chosen.offer.tool)
+    if problem is not None:
+        left = tuple(path for path in chosen.reading.open if not _told(arguments, path))
+        return ToolChoice((), f"{name} fits ({told}), but its arguments do not: {problem}", tuple(".".join(path) for path in left))
+    if again is not None and again.call == (name, arguments):
+        return ToolChoice((), f"no other arguments for {name} than those that failed: {again.error[:_ABOUT_CHARS]}")
+    return ToolChoice((ChosenCall(name, arguments),), f"{name}: {told}; arguments by {by}")
+
+
+async def _read(text: str, offer: ToolOffer, likeness: Likeness | None) -> ArgumentReading:
+    schema, about = offer.tool.parameters, f"{offer.tool.name} {offer.tool.description}"
+    alike: dict[tuple[str, str], float] = {}
+    taking = candidates(text, parameters_of(schema)) if likeness is not None else {}
+    if likeness is not None and (texts := list(dict.fromkeys(one for found in taking.values() for one in found))):
+        rows = await likeness(list(taking), texts)
+        for label, row in zip(taking, rows or (), strict=False):
+            alike |= {(label, one): cosine for one, cosine in zip(texts, row, strict=True)}
+    return read_arguments(text, schema, about, alike)
+
+
+async def _filled(
+    text: str, tool: ToolDefinition, arguments: dict[str, Any], open_: Sequence[Path], ask: Ask, again: FailedCall | None
+) -> dict[str, Any]:
+    """Return the arguments with those that a model adds; they need not fit."""
+    wanted = {".".join(one.path): one for one in parameters_of(tool.parameters) if one.path in set(open_)}
+    properties = {name: _without_references(tool.parameters, one.schema, 0) for name, one in wanted.items()}
+    for told in properties.values():
+        if told.get("type") == "string" and "enum" not in told:
+            told["maxLength"] = min(told.get("maxLength", _ANSWER_CHARS), _ANSWER_CHARS)
+    lines = [f"- {name}: {told.get('description', '')[:_ABOUT_CHARS]}" for name, told in properties.items()]
+    known = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()]
+    prompt = "\n".join(
+        (
+            f"Request: {text[:_TEXT_CHARS]}",
+            f"Tool: {tool.line()}",
+            *([f"Known: {'; '.join(known)[:_TEXT_CHARS]}"] if known else []),
+            *([_failure(again)] if again is not None else []),
+            "Fill in from the request:",
+            *lines,
+            "Answer with one JSON object.",
+        )
+    )
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    try:
+        answer = await ask(prompt, schema)
+    except InferenceFailed as e:
+        if e.cause not in ("refused", "server_error"):
+            raise
+        answer = await ask(prompt, None)  # a schema of which Ollama makes no grammar
+    found = next((value for value, _ in json_values(answer) if isinstance(value, dict)), {})
+    for name, one in wanted.items():
+        value = found.get(name)
+        if value is not None and value != "" and problem_of(value, properties[name]) is None:
+            arguments = merged(arguments, one.path, value)
+    return arguments
+
+
+def _blamed(tool: ToolDefinition, again: FailedCall) -> list[Path]:
+    """Return the parameters that an error names; all that a call gave where it names none."""
+    given = [one for one in parameters_of(tool.parameters) if _told(again.call.arguments, one.path)]
+    named = [one.path for one in given if re.search(rf"(?<!\w){re.escape(one.path[-1])}(?!\w)", again.error)]
+    return named or [one.path for one in given]
+
+
+def _told(arguments: Any, path: Path) -> bool:
+    for name in path:
+        if not isinstance(arguments, Mapping) or name not in arguments:
+            return False
+        arguments = arguments[name]
+    return True
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(".".join(path) for path in paths)
+
+
+def _failure(again: FailedCall) -> str:
+    said = json.dumps(again.call.arguments, ensure_ascii=False)[:_ANSWER_CHARS]
+    return f"An earlier call of {again.call.name} with {said} failed: {again.error[:_ANSWER_CHARS]}"
+
+
+def _problem(arguments: dict[str, Any], tool: ToolDefinition) -> str | None:
+    """Return how arguments violate a tool's schema; a name that the schema does not have counts, unless it allows others."""
+    schema = tool.parameters
+    unknown = [name for name in arguments if name not in (schema.get("properties") or {})]
+    if unknown and not schema.get("additionalProperties") and not schema.get("patternProperties"):
+        return f"{unknown[0]!r} is not a parameter; there are: {', '.join(schema.get('properties') or ()) or 'none'}"
+    return problem_of(arguments, dict(schema))

@@ -1,0 +1,416 @@
+"""Tool use of one attempt: which tools a mission is offered, its calls, and what they answered, as passages that prompts show.
+
+call ─ journal has its end: replayed ─ else granted, or its user asked ─ `batos.tools.effects` sends it once ─ event `tool`
+
+What a tool answers is text of strangers: it is shown between marks as a passage of that origin, never as an instruction, and an answer
+cites it as it cites memory. Rehearsals, trials and replays have no hands: they see what the journal has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from batos import scope
+from batos.bus import ToolCalled
+from batos.config.limits import GivesLimits, Limits, limit
+from batos.errors import BatosError, GrantRefused, InvalidInput, UnknownTool
+from batos.image import effects, identity
+from batos.image import grants as image_grants
+from batos.image.effects import READS, EffectRecord
+from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
+from batos.image.identity import ActingState
+from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
+from batos.memory.objects import TOOL
+from batos.mind.evidence import RecalledPassage
+from batos.mind.inference import AttemptTally
+from batos.sandbox import senders
+from batos.tools import grant_questions, grants
+from batos.tools.definitions import ToolCall, ToolDefinition
+from batos.tools.effects import Effects, NeedEffect
+from batos.tools.grant_arguments import OTHERS
+from batos.tools.grant_questions import PendingCall
+from batos.tools.toolbox import Toolbox
+
+log = structlog.get_logger("batos.mind")
+_TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
+_QUESTION_CHARS = 1500  # of one call in a question
+CALL = "call_"
+"""Selector by which a connection is sent a call: `call_(tool, arguments)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseLimits(Limits):
+    """Limits of one mission's tool use."""
+
+    calls: int = limit(32, ge=1, le=1000)
+    """Greatest number of calls that one mission makes."""
+    rounds: int = limit(4, ge=0, le=32)
+    """Greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself."""
+    offered: int = limit(8, ge=1, le=64)
+    """Number of tools that a model is shown, those most like the brief."""
+    result_chars: int = limit(4000, ge=100, le=100_000)
+    """Greatest number of characters of one result in a prompt."""
+    shown_chars: int = limit(400, ge=50, le=10_000)
+    """Number of characters of arguments and results in events and in the mission's result."""
+
+
+class Called(NamedTuple):
+    """A call of a tool, and what came of it."""
+
+    name: str
+    """`CONNECTION.TOOL`"""
+    arguments: Mapping[str, Any]
+    result: Any = None
+    error: BatosError | None = None
+    kind: str = ""
+    """class of the tool, one of `batos.image.effects.CLASSES`; empty where there is no such tool"""
+
+
+class CallsTools(Protocol):
+    """The attempt as its tool use needs it; `batos.mind.attempt.Attempt` is it."""
+
+    mission: MissionRecord
+    persona: str
+    state: str
+
+    def ask_operator(self, question: str) -> str:
+        """Return an operator's answer to a question; the signal that the mission waits for it passes."""
+
+    def publish(self, kind: str, **facts: Any) -> None:
+        """Publish an event of the mission."""
+
+    @property
+    def tally(self) -> AttemptTally:
+        """Return the current counters."""
+
+    @property
+    def has_private(self) -> bool:
+        """Return True if the mission has read what is its user's own: passages of memory, files that he gave it."""
+
+
+class ToolUse:
+    """Calls of one attempt. `called` holds those of its own cycle, in order."""
+
+    def __init__(
+        self,
+        attempt: CallsTools,
+        image: LivingImage,
+        toolbox: Toolbox | None,
+        on_called: Callable[[ToolCalled], None],
+        settings: GivesLimits,
+        *,
+        acts: bool,
+    ) -> None:
+        """
+        :param toolbox: None: there are no tools.
+        :param acts: False for a replay or a rehearsal, which see what the journal has and do nothing.
+        """
+        self._attempt, self._image, self._toolbox, self._on_called, self._acts = attempt, image, toolbox, on_called, acts
+        self._limits = ToolUseLimits.of(settings)
+        self._effects: Effects | None = None
+        self._identity: ActingState | None = None
+        self.called: list[Called] = []
+
+    # --- what is offered
+
+    def offers(self) -> list[tuple[str, ToolDefinition]]:
+        """Return the tools that the mission may be offered, with their names `CONNECTION.TOOL`: none that a grant denies whatever the
+        arguments, and for a mission of the system's own only those that a grant allows."""
+        if self._toolbox is None or self._toolbox.tied():
+            return []
+        table = self._grants()
+        offered = [(connection, tool) for connection, held in self._toolbox.connections().items() for tool in held.tools]
+        return [
+            (f"{connection}.{tool.name}", tool)
+            for connection, tool in offered
+            if grants.decide(table, self._request(connection, tool, {}, frozenset())).verdict != DENY
+        ]
+
+    @property
+    def has_any(self) -> bool:
+        """Return True if there is a connection at all."""
+        return self._toolbox is not None and bool(self._toolbox.connections())
+
+    # --- calls
+
+    async def call(self, name: str, arguments: Mapping[str, Any], *, gated: bool) -> Any:
+        """Return the result of one call; see `Effects.perform` for what it raises.
+
+        :raises InvalidInput: for arguments that do not fit, and past `ToolUseLimits.calls`.
+        """
+        if self._toolbox is None:
+            raise InvalidInput("there are no tools here; `batos tools add` makes a connection")
+        toolbox = self._toolbox
+        if self._attempt.tally.calls.total() >= self._limits.calls:
+            raise InvalidInput(f"mission {self._attempt.mission.id!r} has made {self._limits.calls} calls, the most that one may make")
+        began, outcome = time.monotonic(), "failed"
+        self._publish(name, "called", arguments=self._short(arguments))
+        size = 0
+        try:
+            result = await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+            outcome, size = "done", len(json.dumps(result))
+        except GrantRefused as e:
+            outcome = "denied"
+            self._publish(name, outcome, error=e.to_wire())
+            raise
+        except BatosError as e:
+            self._publish(name, outcome, error=e.to_wire())
+            raise
+        except NeedEffect:
+            raise
+        except asyncio.CancelledError:
+            outcome = "doubt"
+            raise
+        except BaseException:
+            outcome = "asked"
+            raise
+        finally:
+            if not gated:
+                self._on_called(ToolCalled(name, outcome, time.monotonic() - began, size))
+        self._publish(name, outcome, result=self._short(result))
+        return result
+
+    async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *, gated: bool) -> list[Called]:
+        """Make several calls, one after the other, and return what came of each. Those that need their user's leave are asked about
+        together, before the first is made."""
+        await self._ask_together(calls)
+        done = []
+        for name, arguments in calls:
+            try:
+                done.append(Called(name, arguments, await self.call(name, arguments, gated=gated), kind=self._kind(name)))
+            except BatosError as e:
+                done.append(Called(name, arguments, error=e, kind=self._kind(name)))
+        self.called += done
+        return done
+
+    async def settle(self, need: NeedEffect) -> None:
+        """Bring to its end, outside the gate, what a replay needs."""
+        await self._own().settle(need)
+
+    def restart(self, *, gated: bool) -> None:
+        """Begin the cycle anew, from the journal."""
+        self.called.clear()
+        if self._effects is not None:
+            self._effects.restart(gated=gated)
+
+    # --- what prompts and results show
+
+    def passages(self, chars: int) -> tuple[RecalledPassage, ...]:
+        """Return what tools answered in this cycle, as passages.
+
+        :param chars: greatest number of characters of one.
+        """
+        found = []
+        for one in self.called:
+            text = told(one.result) if one.error is None else f"It failed: {one.error.message}"
+            cut = text if len(text) <= chars else text[: chars - 1] + "…"
+            found.append(RecalledPassage(0, "", one.name, f"tool:{one.name}", cut, origin=TOOL, about=one.name.replace("_", " ")))
+        return tuple(found)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the effects of the mission for its result: those of this cycle, and strays."""
+        if self._toolbox is None or (self._effects is None and not self._attempt.mission.resumed):
+            return {}
+        own = self._own()
+        shown = [self._fact(own.known[key]) for key in own.known if key in own.asked]
+        strays = [self._fact(record) for record in own.strays()]
+        return {**({"tools": shown} if shown else {}), **({"strays": strays} if strays else {})}
+
+    def _fact(self, record: EffectRecord) -> dict[str, Any]:
+        return effects.to_wire(record, chars=self._limits.shown_chars)
+
+    def quotes(self, chars: int) -> str:
+        """Return what the tools answered in this cycle, as an answer that quotes it, each with the number of its passage.
+
+        :param chars: greatest number of characters of one.
+        """
+        said = [(n, main_text(one.result).strip()) for n, one in enumerate(self.called, 1) if one.error is None]
+        return "\n\n".join(f"{text if len(text) <= chars else text[: chars - 1] + '…'} [{n}]" for n, text in said)
+
+    # --- the caller of `Effects`
+
+    async def allow(self, call: ToolCall) -> str:
+        """Return by whose leave a call is made; see `batos.tools.effects.Caller`."""
+        if self._is_by_hand(call):
+            return "its user called it"
+        while True:
+            permission = self._decide(call)
+            if permission.verdict == ASK:
+                await self._asked([PendingCall(call, permission)])
+                continue
+            if permission.verdict == DENY:
+                raise GrantRefused(f"{call.name} is not called: {permission.reason}", tool=call.name)
+            grant, size = permission.grant, _size(call)
+            if grant is None or await self._image.system(image_grants.spend, grant.id, size, time.time(), mission=self._attempt.mission.id):
+                return permission.by  # else it was used up or removed meanwhile: all grants are asked anew
+
+    def ask(self, question: str) -> str:
+        """Return the user's answer about an effect in doubt, or of a tool that asks."""
+        return self._attempt.ask_operator(question)
+
+    def tied(self) -> str:
+        """Return why nothing may be done outside; "" where it may."""
+        if not self._acts:
+            return "this is a replay or a rehearsal, which only sees what was done before"
+        if scope.current().in_trial:
+            return "this is a trial of a method, of which nothing is kept"
+        return "" if self._toolbox is None else self._toolbox.tied()
+
+    def label(self) -> str:
+        """Return the state and persona that call."""
+        return f"- {self._attempt.state or '-'} {self._attempt.persona or '-'} tool"
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Return the calls so far, by tool and arguments; a trial has its own."""
+        return self._attempt.tally.calls
+
+    def tell(self, name: str, line: str) -> None:
+        """Publish how far a call is."""
+        self._publish(name, "progress", line=line[: self._limits.shown_chars])
+
+    # --- details
+
+    def _own(self) -> Effects:
+        state = None if self._toolbox is None else self._toolbox.state
+        if self._effects is None or self._identity != state:  # a resume puts all that is open in doubt
+            self._identity = state
+            mission, image = self._attempt.mission.id, self._image
+            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self)
+        return self._effects
+
+    async def _asked(self, pending: Sequence[PendingCall]) -> None:
+        """Ask the user about calls, in one question. His answers become grants, which decide then: `once` is one use of exactly this call
+        in this mission, `no` denies exactly this call in this mission."""
+        mission, shown = self._attempt.mission.id, list(pending)
+        most = _QUESTION_CHARS * len(shown)
+        question = grant_questions.question_text(shown, most)
+        answers = grant_questions.read_answers(said := self._attempt.ask_operator(question), len(shown))
+        while answers is None:
+            again = f"{said[:80]!r} is not an answer to this. {question}"
+            answers = grant_questions.read_answers(said := self._attempt.ask_operator(again), len(shown))
+        now = time.time()
+        made = [
+            grant_questions.grant_for(answer, one, mission) or _for_once(answer, one, mission)
+            for answer, one in zip(answers, shown, strict=True)
+        ]
+        await self._image.system(image_grants.add_all, made, now, mission=mission)
+
+    async def _ask_together(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Ask one question about all of these calls that need leave and are not made yet, so that the mission waits for its user once."""
+        if self._toolbox is None or len(calls) < 2 or self.tied():
+            return
+        pending = []
+        for name, arguments in calls:
+            if self._own().is_known(name, arguments):
+                continue
+            with contextlib.suppress(BatosError):  # the call itself tells
+                call = await self._toolbox.prepare(name, arguments)
+                permission = self._decide(call)
+                if permission.verdict == ASK and not self._is_by_hand(call):
+                    pending.append(PendingCall(call, permission))
+        if len(pending) > 1:
+            await self._asked(pending[: grant_questions.MOST_CALLS])
+
+    def _grants(self) -> Sequence[CurrentGrant]:
+        return self._image.read(image_grants.all_grants, time.time())
+
+    def _decide(self, call: ToolCall) -> grants.Permission:
+        request = self._request(call.connection, call.tool, call.arguments, self._marks(), _size(call))
+        permission = grants.decide(self._grants(), request)
+        if permission.verdict == ALLOW and call.tool.kind != READS and self._image.read(identity.asks_first, self._attempt.mission.number):
+            why = "the image was copied, restored or replaced after this mission began, which may have done it elsewhere"
+            return permission._replace(verdict=ASK, grant=None, reason=why)
+        return permission
+
+    def _request(
+        self, connection: str, tool: ToolDefinition, arguments: Mapping[str, Any], marks: frozenset[str], size: int = 0
+    ) -> grants.ToolRequest:
+        mission = self._attempt.mission
+        return grants.ToolRequest(
+            connection=connection,
+            tool=tool,
+            arguments=arguments,
+            mission=mission.id,
+            persona=self._attempt.persona.lower(),
+            origin=grants.SYSTEM if mission.origin == "system" else grants.USER,
+            now=time.time(),
+            size=size,
+            marks=marks,
+        )
+
+    def _marks(self) -> frozenset[str]:
+        def definition(name: str) -> ToolDefinition | None:
+            try:
+                return None if self._toolbox is None else self._toolbox.find(name)[1]
+            except UnknownTool:
+                return None
+
+        return grants.collected_marks(self._own().known.values(), definition, self._attempt.has_private)
+
+    def _is_by_hand(self, call: ToolCall) -> bool:
+        """Return True if the mission is the call itself: its user sent it to the connection as a message."""
+        mission = self._attempt.mission
+        message = json.loads(mission.message) if mission.message and mission.origin != "system" else {}
+        return message.get("selector") == CALL and message.get("args", [])[:1] == [call.tool.name] and not senders()
+
+    def _kind(self, name: str) -> str:
+        try:
+            return "" if self._toolbox is None else self._toolbox.find(name)[1].kind
+        except UnknownTool:
+            return ""
+
+    def _publish(self, name: str, step: str, **facts: Any) -> None:
+        self._attempt.publish("tool", tool=name, step=step, **facts)
+
+    def _short(self, value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        most = self._limits.shown_chars
+        return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def told(result: Any) -> str:
+    """Return a tool's result as a prompt shows it: a text as it is, fields of an object one a line, all else as JSON."""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, dict):
+        return "\n".join(f"{name}: {_value(value)}" for name, value in result.items() if value not in (None, "", [], {}))
+    if isinstance(result, list):
+        return "\n".join(map(_value, result))
+    return json.dumps(result, ensure_ascii=False)
+
+
+def main_text(result: Any) -> str:
+    """Return the part of a tool's result that a user wants to read: its text, where an object has one, else all of it."""
+    if isinstance(result, dict):
+        texts = [result[name] for name in _TEXTS if isinstance(result.get(name), str) and result[name].strip()]
+        if texts:
+            return str(texts[0])
+        if isinstance(result.get("body"), dict | list):
+            return told(result["body"])
+    return told(result)
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _for_once(answer: str, pending: PendingCall, mission: str) -> GrantRecord:
+    """Return the grant that `once` or `no` makes, for exactly this call in this mission; also where another answer's would be too long."""
+    exact = effects.canonical({**{name: {"const": value} for name, value in pending.call.arguments.items()}, OTHERS: False})
+    origin = f"answer to mission {mission}"
+    made = GrantRecord(0, ALLOW, pending.call.name, mission=mission, args=exact, uses=1, leaks=pending.permission.leak, origin=origin)
+    return made._replace(verdict=DENY, uses=0, leaks=False) if answer == grant_questions.REFUSE else made
+
+
+def _size(call: ToolCall) -> int:
+    return len((call.payload or json.dumps(dict(call.arguments), ensure_ascii=False)).encode("utf-8", "replace"))

@@ -1,0 +1,153 @@
+"""Connections in the image: objects under `lobby.tools`, with history and undo like all others.
+
+A connection holds what its user said (`ConnectionSpec`), and the definitions of its tools as they were when he added it: they are pinned.
+What the place says later is compared with them. A tool that is gone, new or different is suspended, and shown as a difference, until its
+user accepts it. So a server cannot put another tool into the place of the one that was allowed (CVE-2025-54136).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from batos.errors import InvalidInput, UnknownTool
+from batos.image.living_image import add_missing
+from batos.objects import Root, UvmObject
+from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition
+
+_DIFF_LINES = 40
+
+
+class PinnedConnection(NamedTuple):
+    """A connection with its pinned tools, as plain values."""
+
+    spec: ConnectionSpec
+    tools: tuple[ToolDefinition, ...]
+    """Tools that may be called: pinned and unchanged."""
+    suspended: tuple[ToolDefinition, ...] = ()
+    """Tools as their place describes them now, where that differs from what was pinned, or is new."""
+    changes: str = ""
+    """Difference between what was pinned and what the place says now; empty without one."""
+
+    def tool(self, name: str) -> ToolDefinition:
+        """Return the tool of a name.
+
+        :raises UnknownTool: for another name, or one that is suspended.
+        """
+        for one in self.tools:
+            if one.name == name:
+                return one
+        if any(one.name == name for one in self.suspended):
+            accept = f"`batos tools test {self.spec.name}` shows the change, `batos tools accept {self.spec.name}` accepts it"
+            raise UnknownTool(f"the tool {self.spec.name}.{name} has changed since it was allowed and is suspended; {accept}")
+        there = ", ".join(one.name for one in self.tools[:20]) or "none"
+        raise UnknownTool(f"{name!r} is not a tool of {self.spec.name}; its tools are: {there}")
+
+
+def install(lobby: UvmObject) -> None:
+    """Make the object that holds the connections. A step of genesis."""
+    comment = "I hold the connections through which missions act outside; each knows its place and its tools."
+    add_missing(lobby, tools=lambda: lobby.genesis.derive(name="tools", comment=comment))
+    prototype = "I am the prototype of connections: one place outside, and the tools that it offers."
+    add_missing(lobby.traits, connection=lambda: lobby.genesis.derive(comment=prototype, kind="", place="", options="{}"))
+    add_missing(lobby.traits.connection, pinned="[]", offered="[]", changes="")
+
+
+def load(root: Root) -> dict[str, PinnedConnection]:
+    """Return all connections, by name."""
+    held = root["lobby"].tools._slots
+    return {name: _connection(name, one) for name, one in sorted(held.items()) if _is_connection(root, one)}
+
+
+def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:
+    """System transaction: add a connection, with its tools pinned.
+
+    :raises InvalidInput: if its name is not valid or taken.
+    """
+    holder = root["lobby"].tools
+    if not NAME.match(spec.name):
+        raise InvalidInput(f"{spec.name!r} is not a valid name of a connection; use up to 40 letters, digits, _ and -, a letter first")
+    if spec.name in holder._slots:
+        raise InvalidInput(f"the name {spec.name!r} is taken; choose another, or `batos tools remove {spec.name}` first")
+    if spec.kind not in KINDS:
+        raise InvalidInput(f"{spec.kind!r} is not a kind of connection; allowed are {', '.join(KINDS)}")
+    made = root["lobby"].traits.connection.derive(name=spec.name, kind=spec.kind, place=spec.place)
+    made._slots["options"] = json.dumps(dict(spec.options), ensure_ascii=False, sort_keys=True)
+    made._slots["pinned"] = _text_of(tools)
+    holder._slots[spec.name] = made
+
+
+def remove(root: Root, name: str) -> None:
+    """System transaction: remove a connection. What was done with it stays in the missions' journals.
+
+    :raises UnknownTool: if there is none of that name.
+    """
+    _held(root, name)
+    del root["lobby"].tools._slots[name]
+
+
+def offer(root: Root, name: str, tools: Sequence[ToolDefinition]) -> str:
+    """System transaction: record what a connection offers now. Return the difference from what was pinned; "" if there is none."""
+    one = _held(root, name)
+    pinned = _definitions(one.pinned)
+    changes = _difference(pinned, tools)
+    offered = _text_of(tools) if changes else "[]"
+    if (one.offered, one.changes) != (offered, changes):
+        one._slots["offered"], one._slots["changes"] = offered, changes
+    return changes
+
+
+def accept(root: Root, name: str) -> int:
+    """System transaction: pin the tools of a connection as their place describes them now. Return how many there are."""
+    one = _held(root, name)
+    if one.changes:
+        one._slots["pinned"], one._slots["offered"], one._slots["changes"] = one.offered, "[]", ""
+    return len(_definitions(one.pinned))
+
+
+def _held(root: Root, name: str) -> UvmObject:
+    found = root["lobby"].tools._slots.get(name)
+    if not _is_connection(root, found):
+        there = ", ".join(load(root)) or "none; `batos tools add` makes one"
+        raise UnknownTool(f"{name!r} is not a connection; connections are: {there}")
+    assert isinstance(found, UvmObject)
+    return found
+
+
+def _is_connection(root: Root, found: Any) -> bool:
+    return isinstance(found, UvmObject) and found._slots.get("parent*") is root["lobby"].traits.connection
+
+
+def _connection(name: str, one: UvmObject) -> PinnedConnection:
+    spec = ConnectionSpec(name, one.kind, one.place, json.loads(one.options))
+    pinned, offered = _definitions(one.pinned), _definitions(one.offered)
+    if not one.changes:
+        return PinnedConnection(spec, pinned)
+    now = {tool.name: tool.pin() for tool in offered}
+    same = tuple(tool for tool in pinned if now.get(tool.name) == tool.pin())
+    known = {tool.name for tool in same}
+    return PinnedConnection(spec, same, tuple(tool for tool in offered if tool.name not in known), one.changes)
+
+
+def _definitions(text: str) -> tuple[ToolDefinition, ...]:
+    return tuple(ToolDefinition.of(wire) for wire in json.loads(text))
+
+
+def _text_of(tools: Sequence[ToolDefinition]) -> str:
+    return json.dumps([tool.to_wire() for tool in tools], ensure_ascii=False)
+
+
+def _difference(before: Sequence[ToolDefinition], after: Sequence[ToolDefinition]) -> str:
+    """Return what differs between two sets of definitions, as a unified difference; "" where nothing does."""
+    pins = [{tool.name: tool.pin() for tool in tools} for tools in (before, after)]
+    if pins[0] == pins[1]:
+        return ""
+    lines = list(difflib.unified_diff(_lines(before), _lines(after), "pinned", "offered", lineterm="", n=1))
+    return "\n".join([*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} lines more"] if len(lines) > _DIFF_LINES else lines)
+
+
+def _lines(tools: Sequence[ToolDefinition]) -> list[str]:
+    ordered = sorted(tools, key=lambda tool: tool.name)
+    return [line for tool in ordered for line in json.dumps(tool.to_wire(), indent=1, sort_keys=True, ensure_ascii=False).split("\n")]

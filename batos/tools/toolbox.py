@@ -1,0 +1,247 @@
+"""Toolbox: the connections of the daemon, with the connectors that reach their places. A connector is opened when it is first used.
+
+add ─ connector asks the place for its tools ─ checked ─ pinned in the image
+call ─ `find` ─ arguments checked against the tool's schema ─ `prepare` ─ `batos.tools.effects` sends it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from batos.concurrency import cancel_and_wait
+from batos.config import nearest, shown
+from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
+from batos.image.identity import ActingState
+from batos.image.living_image import LivingImage
+from batos.tools import connections
+from batos.tools.connections import PinnedConnection
+from batos.tools.definitions import (
+    ConnectionSpec,
+    Connector,
+    ConnectorServices,
+    Delivery,
+    ToolCall,
+    ToolDefinition,
+    check_definitions,
+)
+
+log = structlog.get_logger("batos.tools")
+Open = Callable[[ConnectionSpec, ConnectorServices], Connector]
+_CONNECTORS = {
+    "http": "batos.tools.http:HttpConnector",
+    "openapi": "batos.tools.openapi:OpenApiConnector",
+    "web": "batos.tools.web:WebConnector",
+    "folder": "batos.tools.folders:FolderConnector",
+    "program": "batos.tools.programs:ProgramConnector",
+    "mcp": "batos.tools.mcp_client:McpConnector",
+}
+_UNCHECKED = frozenset({"pattern", "patternProperties", "format"})  # a stranger's expression may take for ever: his place checks it itself
+
+
+def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connector:
+    """Return the connector of a connection; its module is imported here, so that a daemon loads what its user uses."""
+    module, _, name = _CONNECTORS[spec.kind].partition(":")
+    made: Connector = getattr(importlib.import_module(module), name)(spec, services)
+    return made
+
+
+class Toolbox:
+    """Connections by name, and their connectors as far as they are open."""
+
+    def __init__(self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector) -> None:
+        """
+        :param state: identity of the image, and why it may not act.
+        """
+        self._image, self.services, self.state, self._open = image, services, state, open
+        self.connections = image.kept(connections.load)
+        """Returns the connections of the image, by name."""
+        self._connectors: dict[str, Connector] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    @property
+    def identity(self) -> str:
+        """Return the identity of the image, from which keys of effects derive."""
+        return self.state.identity
+
+    def tied(self) -> str:
+        """Return why nothing may be done outside; "" where it may."""
+        return self.state.suspended
+
+    def find(self, name: str) -> tuple[PinnedConnection, ToolDefinition]:
+        """Return a tool with its connection.
+
+        :param name: `CONNECTION.TOOL`
+        :raises UnknownTool: for a name that is not one, or a tool that is suspended.
+        """
+        of, dot, tool = name.partition(".")
+        there = self.connections()
+        if not dot or of not in there:
+            known = ", ".join(there) or "none (`batos tools add` makes one)"
+            raise UnknownTool(f"{shown(name)} names no tool as CONNECTION.TOOL; connections are: {known}{nearest(of, list(there))}")
+        return there[of], there[of].tool(tool)
+
+    async def prepare(self, name: str, arguments: Mapping[str, Any]) -> ToolCall:
+        """Make a call ready to be sent.
+
+        :raises UnknownTool: for a name that is not one.
+        :raises InvalidInput: if the arguments do not fit the tool's schema.
+        :raises ToolFailed: if its place cannot be reached.
+        """
+        connection, tool = self.find(name)
+        check_arguments(name, tool, arguments)
+        connector = await self._connector(connection.spec)
+        call = await connector.prepare(tool, arguments)
+        if tool.look and call.look is None:
+            return ToolCall(**{**_fields(call), "look": lambda: self._looked(connection, connector, tool, arguments)})
+        return call
+
+    async def add(self, spec: ConnectionSpec) -> PinnedConnection:
+        """Add a connection: ask its place for its tools, and pin them.
+
+        :raises InvalidInput: if it is not valid, or its name is taken.
+        :raises ToolFailed, EgressFailed, EgressRefused: if the place cannot be reached; nothing was added.
+        """
+        if spec.name in self.connections():
+            raise InvalidInput(f"the name {spec.name!r} is taken; choose another, or `batos tools remove {spec.name}` first")
+        connector = self._open(spec, self.services)
+        try:
+            tools = await self._offered(spec, connector)
+            await self._image.system(connections.add, spec, tools, mission="operator")
+        finally:
+            await _closed(connector)
+        log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools))
+        return self.connections()[spec.name]
+
+    async def test(self, name: str) -> PinnedConnection:
+        """Ask a connection's place for its tools anew. What differs from what was pinned is suspended.
+
+        :raises UnknownTool: if there is no connection of that name.
+        """
+        spec = self.connection(name).spec
+        connector = self._open(spec, self.services)  # of its own: calls under way keep theirs
+        try:
+            tools = await self._offered(spec, connector)
+        finally:
+            await _closed(connector)
+        changes = await self._image.system(connections.offer, name, tools, mission="operator")
+        if changes:
+            log.warning("tools_changed", connection=name, hint=f"batos tools test {name}")
+        return self.connection(name)
+
+    async def accept(self, name: str) -> PinnedConnection:
+        """Pin the tools of a connection as its place describes them now."""
+        self.connection(name)
+        await self._image.system(connections.accept, name, mission="operator")
+        return self.connection(name)
+
+    async def remove(self, name: str) -> None:
+        """Remove a connection; what it keeps running ends.
+
+        :raises UnknownTool: if there is none of that name.
+        """
+        self.connection(name)
+        await self._image.system(connections.remove, name, mission="operator")
+        await self._drop(name)
+        log.info("connection_removed", name=name)
+
+    def open_names(self) -> Sequence[str]:
+        """Return the names of the connections whose connectors are open."""
+        return tuple(self._connectors)
+
+    async def close(self) -> None:
+        """Close all connectors."""
+        for name in list(self._connectors):
+            await self._drop(name)
+
+    def connection(self, name: str) -> PinnedConnection:
+        """Return a connection.
+
+        :raises UnknownTool: if there is none of that name.
+        """
+        there = self.connections()
+        if name not in there:
+            known = ", ".join(there) or "none; `batos tools add` makes one"
+            raise UnknownTool(f"{shown(name)} is not a connection; connections are: {known}{nearest(name, list(there))}")
+        return there[name]
+
+    async def _connector(self, spec: ConnectionSpec) -> Connector:
+        async with self._opening.setdefault(spec.name, asyncio.Lock()):
+            if spec.name not in self._connectors:
+                self._connectors[spec.name] = self._open(spec, self.services)
+            return self._connectors[spec.name]
+
+    async def _drop(self, name: str) -> None:
+        if (connector := self._connectors.pop(name, None)) is not None:
+            await _closed(connector)
+        self._opening.pop(name, None)
+
+    async def _offered(self, spec: ConnectionSpec, connector: Connector) -> Sequence[ToolDefinition]:
+        limits = self.services.limits
+        asking = asyncio.ensure_future(connector.tools())
+        done, _ = await asyncio.wait({asking}, timeout=limits.connect_s)
+        if not done:
+            await cancel_and_wait(asking)
+            raise ToolFailed(f"{spec.name} did not say what it offers within {limits.connect_s:g} s: {shown(spec.place)}")
+        found = asking.result()
+        check_definitions(spec.name, found, limits)
+        return found
+
+    async def _looked(self, connection: PinnedConnection, connector: Connector, tool: ToolDefinition, arguments: Mapping[str, Any]) -> Any:
+        """Return what the tool's reading neighbour says of a call: what came of it, or None if it surely did not happen."""
+        reading = connection.tool(tool.look)
+        known = reading.parameters.get("properties") or {}
+        look = await connector.prepare(reading, {name: value for name, value in arguments.items() if name in known})
+        try:
+            found = await look.send(Delivery(""))
+        except ToolFailed as e:
+            if e.context.get("status") == 404:
+                return None
+            raise
+        body = found.get("body", found) if isinstance(found, dict) else found
+        return found if body not in (None, "", [], {}, False) else None
+
+
+def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any]) -> None:
+    """Check arguments against a tool's schema, but for expressions of strangers, which its place checks.
+
+    :raises InvalidInput: with the argument, what is wrong with it, and what is allowed.
+    """
+    from jsonschema import Draft202012Validator, exceptions  # imported late: only a call needs it
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput(f"{name} takes its arguments as a JSON object; this is {shown(json.dumps(arguments))}")
+    checker = Draft202012Validator(_checkable(tool.parameters), registry=Registry())  # an empty registry fetches nothing
+    try:
+        wrong = exceptions.best_match(checker.iter_errors(dict(arguments)))
+    except (Unresolvable, RecursionError, exceptions.SchemaError, TypeError, ValueError) as e:
+        log.warning("schema_not_usable", tool=name, error=str(e)[:200])
+        return  # the place checks them itself
+    if wrong is not None:
+        at = ".".join(map(str, wrong.absolute_path))
+        expected = json.dumps(tool.parameters.get("properties", {}), ensure_ascii=False)
+        said = wrong.message if len(wrong.message) <= 300 else wrong.message[:300] + "…"
+        raise InvalidInput(f"{name}: {at + ': ' if at else ''}{said}; its parameters are {shown(expected)}")
+
+
+def _checkable(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        return {name: _checkable(value) for name, value in schema.items() if name not in _UNCHECKED or name == "properties"}
+    return [_checkable(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _fields(call: ToolCall) -> dict[str, Any]:
+    return {name: getattr(call, name) for name in ToolCall.__dataclass_fields__}
+
+
+async def _closed(connector: Connector) -> None:
+    with contextlib.suppress(BatosError, OSError):
+        await connector.close()

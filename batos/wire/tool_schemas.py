@@ -1,0 +1,142 @@
+"""Schemas of requests about tools: connections, grants, effects. See `batos.wire.schemas`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from batos.wire.fields import ConnectionName, EffectKey, Limit, MissionId, Number, Persona, Request, Role, ToolName
+
+PLACE_CHARS = 8192
+CONSTRAINT_CHARS = 8192
+DAILY_LIMIT = 10**15
+ConnectionKind = Literal["mcp", "openapi", "http", "folder", "program", "web"]
+Verdict = Literal["deny", "ask", "allow"]
+Settlement = Literal["happened", "again", "leave"]
+
+
+class ToolsRequest(Request):
+    """The connections with their tools; or one of them, or one tool, whole."""
+
+    least_role: ClassVar[Role] = "read"
+    op: Literal["tools"]
+    name: ToolName | None = None
+
+
+class ToolAddRequest(Request):
+    """A connection, through which missions act outside. Its place is asked for its tools, which are pinned."""
+
+    op: Literal["tool_add"]
+    name: ConnectionName
+    kind: ConnectionKind
+    place: Annotated[str, StringConstraints(max_length=PLACE_CHARS)] = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the file, folder or program of the daemon's machine that the connection reaches."""
+        if "://" in self.place.split(" ", 1)[0] or self.kind in ("http", "web") or not self.place:
+            return ()
+        if self.kind in ("folder", "openapi"):
+            return (self.place,)
+        return (_program_of(self.place),)
+
+
+def _program_of(command: str) -> str:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []  # the connector says what is wrong with it
+    return words[0] if words else command
+
+
+class ToolTestRequest(Request):
+    """Ask a connection's place for its tools anew. Those that are new or different are suspended."""
+
+    op: Literal["tool_test"]
+    name: ConnectionName
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class ToolAcceptRequest(Request):
+    """Pin the tools of a connection as they are offered now."""
+
+    op: Literal["tool_accept"]
+    name: ConnectionName
+
+
+class ToolRemoveRequest(Request):
+    """Remove a connection. What was done through it stays done."""
+
+    op: Literal["tool_remove"]
+    name: ConnectionName
+
+
+class ToolsResumeRequest(Request):
+    """Let an image act that was copied, restored or replaced. What it had not ended asks its user from then on."""
+
+    op: Literal["tools_resume"]
+
+
+class ToolGrantRequest(Request):
+    """A grant: which mission may call which tool, or may not, or asks first."""
+
+    op: Literal["tool_grant"]
+    verdict: Verdict
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    persona: Persona | None = None
+    of_mission: MissionId | None = Field(None, alias="mission")
+    args: Annotated[str, StringConstraints(max_length=CONSTRAINT_CHARS)] = ""
+    until: Annotated[str, StringConstraints(min_length=1, max_length=40)] | None = None
+    uses: Annotated[int, Field(ge=1, le=DAILY_LIMIT)] | None = None
+    bytes: Annotated[int, Field(ge=1, le=DAILY_LIMIT)] | None = None
+    leaks: bool = False
+    system: bool = False
+
+    @model_validator(mode="after")
+    def _only_an_allow(self) -> ToolGrantRequest:
+        narrowing = [name for name in ("uses", "bytes", "leaks", "system") if getattr(self, name)]
+        if self.verdict != "allow" and narrowing:
+            raise ValueError(f"only the verdict `allow` goes with `{narrowing[0]}`; this one is `{self.verdict}`")
+        return self
+
+
+class ToolGrantsRequest(Request):
+    """The grants, in the order in which they were made."""
+
+    least_role: ClassVar[Role] = "read"
+    op: Literal["tool_grants"]
+
+
+class ToolUngrantRequest(Request):
+    """Remove a grant. What was done by its leave stands."""
+
+    op: Literal["tool_ungrant"]
+    number: Number
+
+
+class EffectsRequest(Request):
+    """What missions did outside, the newest first: of all, of one mission, or only what is in doubt."""
+
+    least_role: ClassVar[Role] = "read"
+    op: Literal["effects"]
+    of_mission: MissionId | None = Field(None, alias="mission")
+    doubt: bool = False
+    limit: Limit = 50
+
+
+class EffectSettleRequest(Request):
+    """Say what became of an effect in doubt: it happened, it is to be done again, or it is left."""
+
+    op: Literal["effect_settle"]
+    key: EffectKey
+    how: Settlement

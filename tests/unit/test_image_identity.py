@@ -1,0 +1,284 @@
+"""An image's right to act: it is lost by copies, forks, restores and older images, and no crash gives or takes it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.errors import ImageError
+from batos.image import backup, effects, identity, ledger
+from batos.image.effects import IN_DOUBT, EffectRecord
+from batos.image.identity import ActingState, EpochFile
+from batos.image.living_image import LivingImage
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
+from batos.tools.effects import Effects
+
+
+def uri(folder: Path) -> str:
+    return f"file://{folder / backup.FORK_NAME}"
+
+
+def epoch(folder: Path) -> Path:
+    found = identity.epoch_path(uri(folder), folder)
+    assert found is not None
+    return found
+
+
+@contextlib.asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[tuple[LivingImage, ActingState]]:
+    folder.mkdir(exist_ok=True)
+    image = await LivingImage.open(uri(folder))
+    try:
+        yield image, await identity.begin(image, epoch(folder))
+    finally:
+        await image.close()
+
+
+async def state_of(folder: Path) -> ActingState:
+    async with opened(folder) as (_, state):
+        return state
+
+
+async def test_an_image_acts_from_its_first_start_on_and_keeps_its_identity(tmp_path: Path) -> None:
+    first = await state_of(tmp_path)
+    assert first.suspended == ""
+    assert len(first.identity) == 32
+    assert [await state_of(tmp_path) for _ in range(2)] == [first, first]
+    assert epoch(tmp_path).stat().st_mode & 0o077 == 0
+
+
+async def test_an_image_of_an_earlier_version_acts(tmp_path: Path) -> None:
+    await (await LivingImage.open(uri(tmp_path))).close()
+    assert (await state_of(tmp_path)).suspended == ""
+
+
+async def test_a_copied_folder_does_not_act_and_a_moved_one_does(tmp_path: Path) -> None:
+    await state_of(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert "is a copy of" in (await state_of(tmp_path / "b")).suspended
+    assert "is a copy of" in (await state_of(tmp_path / "b")).suspended, "a restart changes nothing"
+    (tmp_path / "a").rename(tmp_path / "c")
+    assert (await state_of(tmp_path / "c")).suspended == ""
+
+
+async def test_an_image_without_its_file_does_not_act(tmp_path: Path) -> None:
+    await state_of(tmp_path)
+    epoch(tmp_path).unlink()
+    assert f"without {epoch(tmp_path).name}; look at `batos effects`" in (await state_of(tmp_path)).suspended
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"epoch": 1}', '"x"'])
+async def test_a_damaged_file_suspends(tmp_path: Path, content: str) -> None:
+    await state_of(tmp_path)
+    epoch(tmp_path).write_text(content)
+    assert "cannot be read" in (await state_of(tmp_path)).suspended
+    async with opened(tmp_path) as (image, _):
+        await identity.resume(image, epoch(tmp_path))
+    assert (await state_of(tmp_path)).suspended == ""
+
+
+async def test_an_older_image_put_in_place_does_not_act(tmp_path: Path) -> None:
+    await state_of(tmp_path)
+    shutil.copy(tmp_path / backup.FORK_NAME, tmp_path / "older.fs")
+    await state_of(tmp_path)
+    (tmp_path / f"{backup.FORK_NAME}.index").unlink()
+    (tmp_path / backup.FORK_NAME).write_bytes((tmp_path / "older.fs").read_bytes())
+    assert "an older or another one" in (await state_of(tmp_path)).suspended
+
+
+async def test_an_image_without_identity_beside_the_file_of_another_does_not_act(tmp_path: Path) -> None:
+    await state_of(tmp_path)
+    await (await LivingImage.open(uri(tmp_path / "old"))).close()
+    for file in (backup.FORK_NAME, f"{backup.FORK_NAME}.index"):
+        (tmp_path / file).unlink()
+        shutil.copy(tmp_path / "old" / file, tmp_path / file)
+    for _ in range(2):
+        assert "an older or another one" in (await state_of(tmp_path)).suspended
+
+
+@pytest.mark.parametrize("started", [True, False])
+async def test_a_fork_and_a_restored_backup_do_not_act(tmp_path: Path, started: bool) -> None:
+    image = await LivingImage.open(uri(tmp_path / "image"))
+    if started:
+        await identity.begin(image, epoch(tmp_path / "image"))
+    backup.fork(image.db, tmp_path / "image" / backup.FORK_NAME, tmp_path / "fork", None, threading.Event())
+    backup.backup(tmp_path / "image" / backup.FORK_NAME, tmp_path / "backups", full=True, before=image.db.lastTransaction())
+    await image.close()
+    backup.restore(tmp_path / "backups", tmp_path / "restored" / backup.FORK_NAME)
+    assert "this image is a fork of" in (await state_of(tmp_path / "fork")).suspended
+    assert "this image is a restored backup" in (await state_of(tmp_path / "restored")).suspended
+    assert (await state_of(tmp_path / "image")).suspended == ""
+
+
+async def test_a_restore_that_fails_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = await LivingImage.open(uri(tmp_path / "image"))
+    backup.backup(tmp_path / "image" / backup.FORK_NAME, tmp_path / "backups", full=True, before=image.db.lastTransaction())
+    await image.close()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(backup, "_place", full)
+    with pytest.raises(ImageError, match="No space left"):
+        backup.restore(tmp_path / "backups", tmp_path / "restored" / backup.FORK_NAME)
+    assert not epoch(tmp_path / "restored").exists()
+
+
+class Died(Exception):
+    """The process died here."""
+
+
+def dies(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Let the process die before the durable step of that number: 0, 2 are writes of the file, 1 is the commit."""
+    steps = iter(range(9))
+
+    def step(real: Callable[..., Any]) -> Callable[..., Any]:
+        def die(*given: Any) -> Any:
+            if next(steps) == at:
+                raise Died
+            return real(*given)
+
+        return die
+
+    monkeypatch.setattr(identity, "_write", step(identity._write))
+    monkeypatch.setattr(identity, "_keep_epoch", step(identity._keep_epoch))
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("new", [True, False])
+async def test_a_start_that_dies_between_its_steps_suspends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, new: bool
+) -> None:
+    if not new:
+        await state_of(tmp_path)
+    with monkeypatch.context() as patch:
+        dies(patch, at)
+        with pytest.raises(Died):
+            await state_of(tmp_path)
+    assert (await state_of(tmp_path)).suspended == ""
+
+
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_resume_that_dies_between_its_steps_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    await state_of(tmp_path)
+    epoch(tmp_path).unlink()
+    async with opened(tmp_path) as (image, _):
+        with monkeypatch.context() as patch:
+            dies(patch, at)
+            with pytest.raises(Died):
+                await identity.resume(image, epoch(tmp_path))
+    assert (await state_of(tmp_path)).suspended
+    async with opened(tmp_path) as (image, _):
+        assert (await identity.resume(image, epoch(tmp_path))).suspended == ""
+    assert (await state_of(tmp_path)).suspended == ""
+
+
+@pytest.mark.parametrize("new", [True, False])
+async def test_a_file_that_cannot_be_written_suspends_for_this_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool) -> None:
+    if not new:
+        await state_of(tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(identity, "_write", full)
+        assert "No space left on device" in (await state_of(tmp_path)).suspended
+    assert (await state_of(tmp_path)).suspended == ""
+
+
+async def test_after_a_resume_what_had_not_ended_is_in_doubt_and_older_missions_ask(tmp_path: Path) -> None:
+    intended = EffectRecord(
+        "k1", "shop.buy", effects.KEYED, "{}", 0, effects.INTENDED, 1.0, until=99.0, process="1 1", pending='{"left": ""}'
+    )
+    async with opened(tmp_path) as (image, _):
+        await image.system(ledger.accept, "m1", "buy", {}, True)
+        await image.system(effects.intend, "m1", intended)
+        await image.system(effects.intend, "m1", intended._replace(key="k2"))
+        await image.system(effects.end, "m1", intended._replace(key="k2", state=effects.DONE))
+        assert not image.read(identity.asks_first, 1)
+        await identity.resume(image, epoch(tmp_path))
+        await image.system(ledger.accept, "m2", "buy", {}, True)
+        (open_one, ended) = image.read(effects.load, "m1")
+        assert (open_one.state, open_one.process, open_one.pending) == (IN_DOUBT, "", "")
+        assert open_one.why.startswith(identity.RESUMED)
+        assert ended.state == effects.DONE
+        assert [image.read(identity.asks_first, number) for number in (1, 2)] == [True, False]
+
+
+class Asked:
+    """The attempt on whose behalf calls are made; its user says that it happened."""
+
+    def __init__(self) -> None:
+        self.questions: list[str] = []
+        self.counted: Counter[tuple[str, str]] = Counter()
+
+    async def allow(self, call: ToolCall) -> str:
+        return "grant 1"
+
+    def ask(self, question: str) -> str:
+        self.questions.append(question)
+        return effects.HAPPENED
+
+    def tied(self) -> str:
+        return ""
+
+    def label(self) -> str:
+        return ""
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        return self.counted
+
+    def tell(self, name: str, line: str) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT, effects.VERIFIABLE])
+@pytest.mark.parametrize("resumed", [True, False])
+async def test_after_a_resume_even_what_could_be_sent_again_is_asked(tmp_path: Path, kind: str, resumed: bool) -> None:
+    sent: list[Delivery] = []
+
+    async def send(delivery: Delivery) -> str:
+        sent.append(delivery)
+        return "bought"
+
+    async def look() -> str:
+        return "seen"
+
+    async def prepare() -> ToolCall:
+        return ToolCall(connection="shop", tool=ToolDefinition(name="buy", kind=kind), arguments={}, send=send, look=look)
+
+    async with opened(tmp_path) as (image, state):
+        await image.system(ledger.accept, "m1", "buy", {}, True)
+        key = effects.key_of(state.identity, "m1", "shop.buy", "{}", 0)
+        await image.system(effects.intend, "m1", EffectRecord(key, "shop.buy", kind, "{}", 0, effects.INTENDED, 1.0, until=2.0))
+        if resumed:
+            await identity.resume(image, epoch(tmp_path))
+        caller = Asked()
+        found = await Effects(image, "m1", state.identity, caller).perform("shop.buy", {}, prepare)
+        if resumed:
+            assert (found["happened"], len(caller.questions), sent) == (True, 1, [])
+            assert "copied, restored or replaced" in caller.questions[0]
+        else:
+            assert (found in ("bought", "seen"), caller.questions) == (True, [])
+
+
+async def test_an_image_in_memory_acts_and_needs_no_file(tmp_path: Path) -> None:
+    image = await LivingImage.open("memory://")
+    assert identity.epoch_path("memory://", tmp_path) is None
+    assert (await identity.begin(image, None)).suspended == ""
+    assert (await identity.resume(image, None)).suspended == ""
+    await image.close()
+
+
+def test_a_mark_is_never_taken_for_an_epoch(tmp_path: Path) -> None:
+    identity._write(tmp_path / "x.epoch", EpochFile(copied="a fork of y"))
+    assert identity.why_suspended(None, identity.read_file(tmp_path / "x.epoch"), tmp_path / "x.epoch").startswith(
+        "this image is a fork of y"
+    )
