@@ -159,7 +159,9 @@ class McpSession:
         """
         while not self._ready.done():
             if self.login:
-                raise ToolFailed(f"{self._name} wants its user to log in: open {self.login} and then run `batos tools test {self._name}`")
+                then = f"run `batos tools test {self._name}`, or the same again"
+                raise ToolFailed(f"{self._name} wants its user to log in: open {self.login} and then {then}")
+
             ends: list[asyncio.Future[Any]] = [self._ready, asyncio.ensure_future(self._wake.wait())]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -46,7 +46,8 @@ async def connected(server: LoginServer, tmp_path: Path) -> AsyncIterator[Callab
 
 async def page_of(connector: McpConnector) -> str:
     """The page that its user is told to open."""
-    with pytest.raises(ToolFailed, match=r"shop wants its user to log in: open http\S+ and then run `batos tools test shop`") as told:
+    wanted = r"shop wants its user to log in: open http\S+ and then run `batos tools test shop`, or the same again"
+    with pytest.raises(ToolFailed, match=wanted) as told:
         await connector.tools()
     assert told.value.sure
     found = re.search(r"open (http\S+) and", told.value.message)
@@ -116,6 +117,20 @@ async def test_calls_beside_a_refused_one_are_left_open(server: LoginServer, con
     server.valid.clear()
     outcomes = await asyncio.gather(*(call.send(Delivery("k")) for call in calls), return_exceptions=True)
     assert all(isinstance(one, EgressFailed) and one.sent for one in outcomes), outcomes
+
+
+async def test_a_login_goes_on_without_the_connector_that_asked_for_it(connected: Callable[..., McpConnector]) -> None:
+    """The daemon opens a connector for `tools add` and `tools test`, and closes it with the error that tells the page."""
+    first = connected()
+    page = await page_of(first)
+    await first.close()
+    second = connected()
+    assert await page_of(second) == page
+    await second.close()
+    await browse(page)
+    third = connected()
+    await third.logged_in()
+    assert [tool.name for tool in await third.tools()] == ["bake"]
 
 
 async def test_a_refused_login_is_told(server: LoginServer, connected: Callable[..., McpConnector]) -> None:
