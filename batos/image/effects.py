@@ -293,17 +293,6 @@ def to_wire(record: EffectRecord, *, chars: int | None = None) -> dict[str, Any]
 
 def _within(text: str, chars: int | None) -> Any:
     return json.loads(text) if chars is None or len(text) <= chars else text[: chars - 1] + "…"
-<<<<<<< HEAD
-=======
-
-
-def doubt_open(root: Any, why: str) -> None:
-    """Part of a system transaction: put all that has not ended in doubt, so that its user is asked. No process here carries it out."""
-    for mission, record in in_doubt(root):
-        held = _find(root, mission, record.key)
-        if held is not None:
-            held.record = record._replace(state=IN_DOUBT, why=why, until=record.at, process="", pending="")
->>>>>>> tools
 
 
 def now() -> float:
