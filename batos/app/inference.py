@@ -260,6 +260,12 @@ class Substrate:
             return Sight(self.model_of)
         return Sight(self.model_of, self._sees, self._seen, self._seeing)
 
+    def uses_tools(self, model: str) -> bool:
+        """Return True if a model can ask for tools by itself, as its Ollama says or a probe found out, and is large enough to be trusted
+        with that."""
+        can, size = self.capabilities(model), self.parameters(model)
+        return can is not None and can.tools and (size is None or size >= FIT)
+
     def _seen(self, model: str) -> bool | None:
         can = self.capabilities(model)
         return None if can is None else can.vision

@@ -55,6 +55,7 @@ from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
+from batos.mind.text_likeness import TextLikeness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
@@ -356,6 +357,7 @@ async def build_missions(
                 model_of=profile.model_of,
                 base_of=substrate.base_of,
                 parameters=substrate.parameters,
+                uses_tools=substrate.uses_tools,
                 options=substrate.chat_options,
                 direct={} if now.inference.answer_tokens else profile.direct,
                 plain=profile.plain,
@@ -376,6 +378,7 @@ async def build_missions(
             outage=substrate.outage,
             toolbox=tools.toolbox,
             on_called=storage.bus.publish,
+            text_likeness=TextLikeness(models.inference, substrate.profile.embedder, deadline_s=RoutingLimits.of(fixed).look_s),
             propose=improving.propose,
             ruled=improving.ruled,
         )

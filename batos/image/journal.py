@@ -155,6 +155,8 @@ class Journal(Persistent):
     """By the mark of a brief: the personas that it was split over, each with its part."""
     approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.brief_analysis.Approach`."""
+    choices: tuple[tuple[bytes, str], ...] = ()
+    """By the mark of a brief and a round: the calls of tools that were chosen, as JSON (`batos.mind.tool_choice.ToolChoice`)."""
     provided: str | None = None
     """Progress of providing the mission with a model that can do more than those here, as JSON (`batos.mind.model_needs`)."""
     room: int | None = None
@@ -311,6 +313,19 @@ def approaches_of(root: Root, mission: str) -> dict[bytes, tuple[Any, ...]]:
     return {} if found is None else dict(of(found).approaches)
 
 
+def add_choice(root: Root, mission: str, mark: bytes, choice: str) -> None:
+    """Record which tools are to be called; the first record stays. A system transaction."""
+    journal = _writable(root, mission)
+    if mark not in dict(journal.choices):
+        journal.choices += ((mark, choice),)
+
+
+def choices_of(root: Root, mission: str) -> dict[bytes, str]:
+    """Return which tools are to be called, by the marks of briefs and rounds."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else dict(of(found).choices)
+
+
 def set_provided(root: Root, mission: str, record: Mapping[str, Any]) -> None:
     """Record the progress of providing a mission with a model; nothing for a mission that does not exist. A system
     transaction."""
@@ -389,7 +404,8 @@ def drop_texts(journal: Journal) -> bool:
     if not (journal.entries or journal.partials or journal.recalled or journal.shared):
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
-    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared, journal.approaches = (), (), (), (), (), ()
+    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared = (), (), (), (), ()
+    journal.approaches, journal.choices = (), ()
     return True
 
 

@@ -22,6 +22,7 @@ from batos.mind.events import Events, Propose, Ruled, nothing_proposed, nothing_
 from batos.mind.evidence import RecallsMemory
 from batos.mind.model_needs import Provider, Sight
 from batos.mind.router import Router
+from batos.mind.text_likeness import TextLikeness
 from batos.tools.toolbox import Toolbox
 
 
@@ -36,6 +37,8 @@ class AttemptTerms:
     """Returns the base of the model for a persona's role; the base has no persona's voice."""
     parameters: Callable[[str], int | None] = lambda model: None
     """Returns the number of parameters of a model by its name; None if it is not known."""
+    uses_tools: Callable[[str], bool] = lambda model: False
+    """Returns True if a model can ask for tools by itself."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Ollama's options of every inference (num_ctx, num_predict, ...)."""
     direct: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +70,8 @@ class AttemptServices:
     """Returns the reason if no Ollama answers, for the error of a mission that exceeds its time limit; empty if one answers."""
     toolbox: Toolbox | None = None
     """The connections through which missions act outside. None: they cannot."""
+    text_likeness: TextLikeness | None = None
+    """Compares briefs with what tools say of themselves. None: by words alone."""
     on_called: Callable[[ToolCalled], None] = lambda called: None
     """Receives the outcome of each call of a tool."""
     propose: Propose = nothing_proposed

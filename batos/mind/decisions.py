@@ -6,6 +6,7 @@ goes with the next commit, so it is durable no later than anything that depends 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from batos.image import journal
 from batos.image.living_image import LivingImage
 from batos.mind.brief_analysis import Approach
 from batos.mind.router import Route, Shares
+from batos.mind.tool_choice import ToolChoice
 
 
 class Decisions:
@@ -31,6 +33,7 @@ class Decisions:
         self._shares: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
         self._nearness: dict[bytes, float | None] = {}
+        self._choices: dict[bytes, ToolChoice] = {}
 
     def recall(self) -> None:
         """Load what earlier attempts decided."""
@@ -39,6 +42,7 @@ class Decisions:
         self.room = read(journal.room_of, self._mission)
         self._nearness = dict(read(journal.nearness_of, self._mission))
         self._approaches = {mark: Approach(*fields) for mark, fields in read(journal.approaches_of, self._mission).items()}
+        self._choices = {mark: ToolChoice.of(json.loads(text)) for mark, text in read(journal.choices_of, self._mission).items()}
         record = read(journal.route_of, self._mission)
         self.route = self.route if record is None else Route.from_record(record)
 
@@ -75,6 +79,18 @@ class Decisions:
             self._approaches[mark] = decide()
             self._record(journal.add_approach, mark, tuple(self._approaches[mark]))
         return self._approaches[mark]
+
+    def tool_choice(self, mark: bytes) -> ToolChoice | None:
+        """Return which tools are to be called; None if that is not decided.
+
+        :param mark: mark of the brief and the round (`journal.mark_of`).
+        """
+        return self._choices.get(mark)
+
+    def take_tool_choice(self, mark: bytes, choice: ToolChoice) -> None:
+        """Decide which tools are to be called."""
+        self._choices[mark] = choice
+        self._record(journal.add_choice, mark, json.dumps(choice.to_wire(), ensure_ascii=False))
 
     def has_nearness(self, mark: bytes) -> bool:
         """Return True if it was measured how near two texts are to each other, or in vain.

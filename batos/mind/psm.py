@@ -8,6 +8,7 @@ state, or None at the end of the cycle.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -18,9 +19,10 @@ from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
 from batos.image.living_image import add_missing
+from batos.memory.objects import TOOL
 from batos.mind import answer_checks, evidence, plans, prompts, rule_answers
 from batos.mind.attempt import Attempt, PromptContext, current
-from batos.mind.brief_analysis import Flavour
+from batos.mind.brief_analysis import Flavour, said_of
 from batos.mind.incarnation import facets, system_message
 from batos.mind.inference import InferenceAsker, ThinkingLimits, as_error
 from batos.mind.messages import send
@@ -123,8 +125,8 @@ async def delegate(cycle: UvmObject) -> str:
         if (said := await rule_answers.answer_by_method(call)) is not None:
             cycle.said, cycle.value = said
             cycle.called = json.dumps(call.told(), ensure_ascii=False)
-    elif depth_of(cycle) == 1:
-        await use_tools(cycle)
+    elif depth_of(cycle) == 1 and (cannot := await _by_tools(cycle)) is not None:
+        cycle.said, cycle.value, cycle.plan = cannot, None, ()
     if not cycle.plan:
         cycle._tmp_synthesis_ = ()
         return "SYNTHESIZING"
@@ -151,6 +153,23 @@ async def delegate(cycle: UvmObject) -> str:
         _refuse(cycle, spoken, answers)
     cycle._tmp_synthesis_ = tuple(spoken)
     return "SYNTHESIZING"
+
+
+async def _by_tools(cycle: UvmObject) -> str | None:
+    """Call the tools that the brief asks for. Return what is to be said where what was asked for could not be done; else None, and the
+    prompts show what the tools answered."""
+    attempt = current()
+    if not attempt.tools.has_any:
+        return None
+    role, system = _voice(cycle)
+    done = await use_tools(attempt, str(cycle.brief), role, system, by(cycle))
+    if done and all(one.error is not None for one in done):
+        cycle.cannot = "tool"
+        return "I could not do it: " + "; ".join(f"{one.name}: {one.error.message}" for one in done if one.error is not None)
+    if not done and (errand := attempt.open_errand) is not None:
+        cycle.cannot = errand.kind
+        return said_of(errand, datetime.datetime.now().astimezone())
+    return None
 
 
 def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any]) -> None:
@@ -241,6 +260,9 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
     """
     if not found:
         return None
+    answered = [one for one in found if one.origin == TOOL]
+    if answered:  # a figure or a name that neither the tools nor the brief gave is an invention
+        return lambda text: not evidence.invented(text, found, str(cycle.brief)) and bool(evidence.cited(text, answered, str(cycle.brief)))
     from batos.mind import rule_answers  # late import: it loads the index, which only missions with passages need
 
     brief = str(cycle.brief)
@@ -255,7 +277,11 @@ def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
     """Answer with the words of the memory. Return the next state."""
     from batos.mind import rule_answers  # late import, as above
 
-    quotes = rule_answers.quotes(str(cycle.brief), told.passages)
+    tools = [n for n, one in enumerate(told.passages, 1) if one.origin == TOOL]
+    if tools:
+        quotes = [rule_answers.Quote(n, told.passages[n - 1].text) for n in tools]
+    else:
+        quotes = rule_answers.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
     cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, rule_answers.quotes_text(quotes)
@@ -515,7 +541,7 @@ def install(lobby: UvmObject) -> None:
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
     add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=(), cited=(), quoted=False)
-    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full", cut=False, unsure="", left_out=())
+    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full", cut=False, unsure="", left_out=(), cannot="")
     add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_), ask_user_=Primitive.of(ask_user_))
     add_missing(lobby.traits.persona, think_=Primitive.of(think_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))

@@ -441,6 +441,8 @@ class Attempts:
             facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
         if cycle.unsure:
             facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
+        if cycle.cannot:
+            facts["cannot"] = cycle.cannot  # what was asked for could not be done, and the text says why
         if "called" in cycle._slots:
             facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
         if cycle.silent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from batos.image import backup, effects, identity, ledger
 from batos.image.effects import IN_DOUBT, EffectRecord
 from batos.image.identity import ActingState, EpochFile
 from batos.image.living_image import LivingImage
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
+from batos.tools.effects import Effects
 
 
 def uri(folder: Path) -> str:
@@ -208,6 +211,62 @@ async def test_after_a_resume_what_had_not_ended_is_in_doubt_and_older_missions_
         assert open_one.why.startswith(identity.RESUMED)
         assert ended.state == effects.DONE
         assert [image.read(identity.asks_first, number) for number in (1, 2)] == [True, False]
+
+
+class Asked:
+    """The attempt on whose behalf calls are made; its user says that it happened."""
+
+    def __init__(self) -> None:
+        self.questions: list[str] = []
+        self.counted: Counter[tuple[str, str]] = Counter()
+
+    async def allow(self, call: ToolCall) -> str:
+        return "grant 1"
+
+    def ask(self, question: str) -> str:
+        self.questions.append(question)
+        return effects.HAPPENED
+
+    def tied(self) -> str:
+        return ""
+
+    def label(self) -> str:
+        return ""
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        return self.counted
+
+    def tell(self, name: str, line: str) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT, effects.VERIFIABLE])
+@pytest.mark.parametrize("resumed", [True, False])
+async def test_after_a_resume_even_what_could_be_sent_again_is_asked(tmp_path: Path, kind: str, resumed: bool) -> None:
+    sent: list[Delivery] = []
+
+    async def send(delivery: Delivery) -> str:
+        sent.append(delivery)
+        return "bought"
+
+    async def look() -> str:
+        return "seen"
+
+    async def prepare() -> ToolCall:
+        return ToolCall(connection="shop", tool=ToolDefinition(name="buy", kind=kind), arguments={}, send=send, look=look)
+
+    async with opened(tmp_path) as (image, state):
+        await image.system(ledger.accept, "m1", "buy", {}, True)
+        key = effects.key_of(state.identity, "m1", "shop.buy", "{}", 0)
+        await image.system(effects.intend, "m1", EffectRecord(key, "shop.buy", kind, "{}", 0, effects.INTENDED, 1.0, until=2.0))
+        if resumed:
+            await identity.resume(image, epoch(tmp_path))
+        caller = Asked()
+        found = await Effects(image, "m1", state.identity, caller).perform("shop.buy", {}, prepare)
+        if resumed:
+            assert (found["happened"], len(caller.questions), sent) == (True, 1, [])
+            assert "copied, restored or replaced" in caller.questions[0]
+        else:
+            assert (found in ("bought", "seen"), caller.questions) == (True, [])
 
 
 async def test_an_image_in_memory_acts_and_needs_no_file(tmp_path: Path) -> None:
