@@ -98,9 +98,12 @@ def test_a_connection_is_added_called_granted_and_removed(tmp_path: Path, script
         granted = ask(running, "allow", "shop.post", "--uses", "2/day", "--args", "path=/orders")["grants"][0]
         assert granted["text"].startswith("allow shop.post")
         listed = {tool["name"]: tool["verdict"] for tool in ask(running, "tools")["connections"][0]["tools"]}
+        assert listed["get"] == listed["delete"] == "ask", "an address of this machine is private: what it says could leak"
+        reads = ask(running, "allow", "shop.get", "--leaks")["grants"][0]
+        listed = {tool["name"]: tool["verdict"] for tool in ask(running, "tools")["connections"][0]["tools"]}
         assert (listed["get"], listed["delete"]) == ("allow", "ask")
-        assert [one["number"] for one in ask(running, "grants")["grants"]] == [granted["number"]]
-        assert ask(running, "grants", "remove", str(granted["number"]))["grants"] == []
+        assert [one["number"] for one in ask(running, "grants")["grants"]] == [granted["number"], reads["number"]]
+        assert [one["number"] for one in ask(running, "grants", "remove", str(granted["number"]))["grants"]] == [reads["number"]]
 
         assert ask(running, "tools", "test", "shop")["connections"][0]["changes"] == ""
         assert run(running, "effects", "settle", done["key"], "--leave").returncode == 4, "it is in no doubt"
