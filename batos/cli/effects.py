@@ -17,15 +17,15 @@ STYLES = {"DONE": "green", "FAILED": "dim", "INTENDED": "yellow", "IN_DOUBT": "b
 
 
 @dataclass(frozen=True)
-class Outcome(OptionGroup):
-    """What became of an effect, as its user says."""
+class SaidOutcome(OptionGroup):
+    """Outcome of an effect, as its user says it."""
 
     happened: Annotated[bool, typer.Option("--happened", help="With settle: it happened.")] = False
     again: Annotated[bool, typer.Option("--again", help="With settle: it is to be done again.")] = False
     leave: Annotated[bool, typer.Option("--leave", help="With settle: the mission goes on without it.")] = False
 
 
-_UNSAID = Outcome()
+_UNSAID = SaidOutcome()
 
 
 @app.command()
@@ -35,7 +35,7 @@ def effects(
     key: Annotated[str | None, typer.Argument(metavar="[ID]", help="The effect to settle, or its first digits.")] = None,
     doubt: Annotated[bool, typer.Option("--doubt", help="Only those that may have happened.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 50,
-    outcome: Outcome = _UNSAID,
+    outcome: SaidOutcome = _UNSAID,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:

@@ -22,7 +22,7 @@ Pattern = Annotated[
 
 @dataclass(frozen=True)
 class GrantScope(OptionGroup):
-    """What narrows a grant, whatever its verdict."""
+    """Options that narrow a grant, whatever its verdict."""
 
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Only missions of this persona.")] = None
     mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only this mission.")] = None
@@ -98,7 +98,7 @@ def _grant(verdict: Literal["deny", "ask", "allow"], pattern: str, scope: GrantS
     if len(args) > 1 and any(one.lstrip().startswith("{") for one in args):
         raise typer.BadParameter("--args is one JSON object, or NAME=PATTERN as often as wanted; not both")
     words = args[0] if len(args) == 1 else " ".join(map(_quoted, args))
-    told = {"persona": scope.persona, "mission": scope.mission, "args": words or None, "until": scope.until}
+    told: dict[str, Any] = {"persona": scope.persona, "mission": scope.mission, "args": words or None, "until": scope.until}
     reply = daemon.ask(endpoint(scope.connect), lambda client: client.tool_grant(verdict, pattern, **told, **more))
     output = Output(scope.as_json)
     if scope.as_json:

@@ -20,7 +20,7 @@ from batos.image.effects import CLASSES
 
 _WEB = ("http://", "https://")
 _TELLTALE = re.compile(r"auth|token|secret|passw|cookie|api.?key|credential", re.IGNORECASE)
-_IMPORTED = "{secret:"
+_NAMED_SECRET = "{secret:"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PlaceOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class ConnectionOptions(OptionGroup):
-    """What a connection has besides its place."""
+    """Options of a connection besides its place."""
 
     search: Annotated[str | None, typer.Option("--search", metavar="ORIGIN", help="Of --web: a SearXNG server.")] = None
     server: Annotated[str | None, typer.Option("--server", metavar="URL", help="Of --openapi: the server, if not the document's.")] = None
@@ -158,7 +158,7 @@ def _pairs(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
 def _check_no_secret(flag: str, given: dict[str, str]) -> None:
     """Refuse a value that looks like a secret: it would be in the image, and stay in its history."""
     for name, value in given.items():
-        if _TELLTALE.search(name) and value and _IMPORTED not in value:
+        if _TELLTALE.search(name) and value and _NAMED_SECRET not in value:
             raise typer.BadParameter(
                 f"{flag} {name} looks like a secret, which would stay in the image: keep it with `batos secrets set NAME`, and write "
                 "{secret:NAME} in its place"
