@@ -46,6 +46,15 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "failures": "missions",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
+    "Tools and what they did": {
+        "tools": "tools",
+        "secrets": "secrets",
+        "allow": "grants",
+        "ask": "grants",
+        "deny": "grants",
+        "grants": "grants",
+        "effects": "effects",
+    },
     "Messages and methods": {
         "send-to": "missions",
         "teach": "methods",

@@ -210,7 +210,9 @@ class MethodSettings(SettingsSection):
 class ToolSettings(SettingsSection):
     """Section `tools`: how missions use the tools of connections."""
 
-    rounds: int = Field(4, ge=0, le=32, description="greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself")
+    rounds: int = Field(
+        4, ge=0, le=32, description="greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself"
+    )
     offered: int = Field(8, ge=1, le=64, description="number of tools that a model is shown, those most like the brief")
     result_chars: int = Field(4000, ge=100, le=100_000, description="greatest number of characters of one tool's result in a prompt")
     call_s: float = Field(60, gt=0, le=86_400, description="seconds for one call of a tool, where its connection does not say otherwise")

@@ -611,7 +611,7 @@ class Client(Operating):
         :param leaks: a mission that read untrusted text and private data may act outward without a question.
         :param system: also for missions of the system's own, which may only read.
         """
-        told = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
+        told: dict[str, Any] = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
         return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told, leaks=leaks or None, system=system or None)
 
     async def tool_grants(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from batos.wire.client import LONG_S, Accepted, ImageFile
+from batos.wire.client import CONNECT_S, LONG_S, Accepted, ImageFile
 from batos.wire.sync_connection import SyncConnection
 
 
@@ -382,6 +382,110 @@ class SyncClient(SyncConnection):
         :raises InvalidInput: if the values do not differ.
         """
         return self._run(self._client.personas(accept=accept, slot=slot))
+
+    def tools(self, name: str | None = None) -> dict[str, Any]:
+        """Return the connections with their tools, and why nothing may act, if so; with a name, all of that one.
+
+        :param name: `CONNECTION` or `CONNECTION.TOOL`.
+        :raises UnknownTool: if there is none of that name.
+        """
+        return self._run(self._client.tools(name))
+
+    def tool_add(
+        self, name: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+    ) -> dict[str, Any]:
+        """Add a connection: its place is asked for its tools, which are pinned. Return it whole.
+
+        :param kind: mcp, openapi, http, folder, program or web.
+        :param place: command line, URL, origin or path, by kind.
+        :param options: by kind; see docs/tools.md.
+        :raises ToolFailed: (or EgressFailed, EgressRefused) if the place cannot be reached; nothing was added.
+        """
+        return self._run(self._client.tool_add(name, kind, place, options, timeout_s=timeout_s))
+
+    def tool_test(self, name: str, *, timeout_s: float = CONNECT_S) -> dict[str, Any]:
+        """Ask a connection's place for its tools anew, and suspend those that changed. Return it whole; `changes` is the difference."""
+        return self._run(self._client.tool_test(name, timeout_s=timeout_s))
+
+    def tool_accept(self, name: str) -> dict[str, Any]:
+        """Accept the tools of a connection as they are offered now. Return it whole."""
+        return self._run(self._client.tool_accept(name))
+
+    def tool_remove(self, name: str) -> dict[str, Any]:
+        """Remove a connection. What was done through it stays done.
+
+        :raises UnknownTool: if there is none of that name.
+        """
+        return self._run(self._client.tool_remove(name))
+
+    def tools_resume(self) -> dict[str, Any]:
+        """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
+        return self._run(self._client.tools_resume())
+
+    def tool_grant(
+        self,
+        verdict: Literal["deny", "ask", "allow"],
+        pattern: str,
+        *,
+        persona: str | None = None,
+        mission: str | None = None,
+        args: str | None = None,
+        until: str | None = None,
+        uses: int | None = None,
+        bytes: int | None = None,
+        leaks: bool = False,
+        system: bool = False,
+    ) -> dict[str, Any]:
+        """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
+
+        :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
+        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
+        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
+        :param uses: most uses a day; likewise `bytes`, of payload.
+        :param leaks: a mission that read untrusted text and private data may act outward without a question.
+        :param system: also for missions of the system's own, which may only read.
+        """
+        return self._run(
+            self._client.tool_grant(
+                verdict,
+                pattern,
+                persona=persona,
+                mission=mission,
+                args=args,
+                until=until,
+                uses=uses,
+                bytes=bytes,
+                leaks=leaks,
+                system=system,
+            )
+        )
+
+    def tool_grants(self) -> dict[str, Any]:
+        """Return the grants, in the order in which they were made, each with its use today."""
+        return self._run(self._client.tool_grants())
+
+    def tool_ungrant(self, number: int) -> dict[str, Any]:
+        """Remove a grant. What was done by its leave stands.
+
+        :raises InvalidInput: if there is no grant of that number.
+        """
+        return self._run(self._client.tool_ungrant(number))
+
+    def effects(self, mission: str | None = None, *, doubt: bool = False, limit: int | None = None) -> dict[str, Any]:
+        """Return what missions did outside, the newest first; those that only read, with a mission's id alone.
+
+        :param mission: only effects of this mission, in the order in which they began.
+        :param doubt: only those that may have happened.
+        """
+        return self._run(self._client.effects(mission, doubt=doubt, limit=limit))
+
+    def effect_settle(self, key: str, how: Literal["happened", "again", "leave"]) -> dict[str, Any]:
+        """Say what became of an effect in doubt; a mission that waits for it goes on.
+
+        :param key: of the effect, or its first digits.
+        :raises InvalidInput: if no effect of that key is in doubt.
+        """
+        return self._run(self._client.effect_settle(key, how))
 
     def info(self) -> dict[str, Any]:
         """Return the daemon's facts about itself."""
