@@ -49,7 +49,7 @@ from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
-from batos.mind import incarnation, memory_primitives, messages, psm
+from batos.mind import incarnation, memory_primitives, messages, psm, tool_messages
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
@@ -59,7 +59,6 @@ from batos.mind.text_likeness import TextLikeness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
-from batos.tools import connections
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -83,7 +82,7 @@ _INSTALL = (
     schema.install,
     entropy_records.install_weights,
     change_types.install_voices,
-    connections.install,
+    tool_messages.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 

@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     imports.RULE,
     capability.FILES,
     capability.NETWORK,
+    capability.TOOLS,
     waiting.RULE,
     pattern.RULE,
     exceptions.RULE,
