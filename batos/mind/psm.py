@@ -11,16 +11,17 @@ import asyncio
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from batos import scope
 from batos.bridge.capabilities import Needs
 from batos.bridge.inference import ChatReply
 from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, InvalidInput, MissionFailed, QualityRefused
+from batos.image.effects import READS
 from batos.image.living_image import add_missing
 from batos.memory.objects import TOOL
-from batos.mind import answer_checks, evidence, plans, prompts, rule_answers
+from batos.mind import answer_checks, evidence, plans, prompts, rule_answers, tool_use
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour, said_of
 from batos.mind.incarnation import facets, system_message
@@ -156,8 +157,8 @@ async def delegate(cycle: UvmObject) -> str:
 
 
 async def _by_tools(cycle: UvmObject) -> str | None:
-    """Call the tools that the brief asks for. Return what is to be said where what was asked for could not be done; else None, and the
-    prompts show what the tools answered."""
+    """Call the tools that the brief asks for. Return what is to be said where that is known without a model: what could not be done, or
+    was done. None otherwise; the prompts show what the tools answered then."""
     attempt = current()
     if not attempt.tools.has_any:
         return None
@@ -166,6 +167,9 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
         return "I could not do it: " + "; ".join(f"{one.name}: {one.error.message}" for one in done if one.error is not None)
+    if done and not attempt.terms.uses_tools(attempt.model_of(role)) and all(one.kind not in ("", READS) for one in done):
+        # What was done is known, and a model that does not use tools could only tell it worse.
+        return "\n".join(f"Done: {one.name} ({tool_use.told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone())
@@ -263,8 +267,6 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
     answered = [one for one in found if one.origin == TOOL]
     if answered:  # a figure or a name that neither the tools nor the brief gave is an invention
         return lambda text: not evidence.invented(text, found, str(cycle.brief)) and bool(evidence.cited(text, answered, str(cycle.brief)))
-    from batos.mind import rule_answers  # late import: it loads the index, which only missions with passages need
-
     brief = str(cycle.brief)
     if cycle.persona.grounded and rule_answers.can_quote(brief, found):
         return lambda text: evidence.keeps_to(text, found, brief)
@@ -275,19 +277,22 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
 
 def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
     """Answer with the words of the memory. Return the next state."""
-    from batos.mind import rule_answers  # late import, as above
-
     tools = [n for n, one in enumerate(told.passages, 1) if one.origin == TOOL]
-    if tools:
-        quotes = [rule_answers.Quote(n, told.passages[n - 1].text) for n in tools]
-    else:
-        quotes = rule_answers.quotes(str(cycle.brief), told.passages)
+    quotes = [rule_answers.Quote(n, told.passages[n - 1].text) for n in tools] or rule_answers.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
-    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, rule_answers.quotes_text(quotes)
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, _quotation(cycle, quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
     cycle.woven = ()
     return "COMPLETE"
+
+
+def _quotation(cycle: UvmObject, quotes: Sequence[rule_answers.Quote]) -> str:
+    """Return quotes as an answer; what tools answered is told without the fields that only a program reads."""
+    attempt = current()
+    if depth_of(cycle) == 1 and attempt.tools.called:
+        return attempt.tools.quotes(ToolUseLimits.of(attempt.settings).result_chars)
+    return rule_answers.quotes_text(quotes)
 
 
 def _warmth(earlier: float, now: float | None = None) -> float | None:

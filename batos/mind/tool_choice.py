@@ -39,7 +39,7 @@ from batos.tools.definitions import ToolDefinition
 
 OFFERED, READ, CALLS = 8, 3, 8
 """Tools that are offered by default; tools for which arguments are read; greatest number of calls that are taken from one answer."""
-FIT = 0.44
+FIT = 0.47
 """Least fitness of a tool that is called: likeness, with the share of evident arguments for it and that of open ones against it"""
 _EVIDENT, _OPEN = 0.15, 0.5  # weights of these shares
 _UNLIKE = 0.25  # distance from the most alike tool past which arguments are not read

@@ -56,9 +56,7 @@ NETWORK = Rule(
 
 _BY_CALL = frozenset({"call_"})
 """Messages of a connection that are not tools."""
-_TOOLS_HINT = (
-    "Take what is needed as an argument, or have it written with tools: `batos teach … --tools`, `batos send-to … --tools`."
-)
+_TOOLS_HINT = "Take what is needed as an argument, or have it written with tools: `batos teach … --tools`, `batos send-to … --tools`."
 
 
 def check_tool(subject: AuditSubject, node: ast.Attribute) -> None:
