@@ -106,28 +106,38 @@ class SyncClient(SyncConnection):
         priority: int | None = None,
         may_ask: bool = False,
         write: bool = False,
+        tools: bool = False,
     ) -> Accepted:
         """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as in `submit`.
         :param write: also write a method for a selector that resembles a known one, and keep it without a rating or an example.
+        :param tools: let the method that is written for it use tools.
         """
         return self._run(
             self._client.send_message(
-                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write
+                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write, tools=tools
             )
         )
 
     def teach(
-        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+        self,
+        target: str,
+        selector: str,
+        examples: list[dict[str, Any]],
+        *,
+        intent: str | None = None,
+        tools: bool = False,
+        id: str | None = None,
     ) -> Accepted:
         """Teach examples of a message: a mission makes a method that keeps them.
 
         :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: the arguments of the message, the slots before, the
             result, the slots after. All but `result` may be left out.
         :param intent: the purpose of the message, in words.
+        :param tools: let the method use tools.
         """
-        return self._run(self._client.teach(target, selector, examples, intent=intent, id=id))
+        return self._run(self._client.teach(target, selector, examples, intent=intent, tools=tools, id=id))
 
     def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         """Bring back an earlier version of a method: the one before the newest, or `version`; 0 is the state before the first."""
