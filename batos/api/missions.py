@@ -298,7 +298,7 @@ class MessageRequests:
     ) -> None:
         """Accept a message as a mission. One that could only fail is refused: a target that is not there, arguments that do not fit."""
         sent = request if isinstance(request, schemas.SendRequest) else None
-        marks = {name: True for name in ("write", "tools") if sent is not None and getattr(sent, name)}
+        marks: dict[str, Any] = {name: True for name in ("write", "tools") if sent is not None and getattr(sent, name)}
         first = functools.partial(messages.check_message, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, **marks)
         message = _message_option(request.target, selector, args, kwargs, marks)
         options = {**message, **_options(request), "may_ask": sent is not None and sent.may_ask}

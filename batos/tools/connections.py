@@ -81,7 +81,7 @@ def find(holder: UvmObject, wanted: str) -> UvmObject:
     :raises UnknownTool: if there is none.
     """
     root = holder._p_jar.root()
-    there = {name: one for name, one in holder._slots.items() if _is_connection(root, one)}
+    there: dict[str, UvmObject] = {name: one for name, one in holder._slots.items() if _is_connection(root, one)}
     name = named(wanted, there)
     if name is None:
         known = ", ".join(sorted(there)) or "none; `batos tools add` makes one"
