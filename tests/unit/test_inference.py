@@ -164,8 +164,8 @@ async def test_no_more_chats_at_once_than_allowed(scripted: ScriptedOllama, infe
 
 async def test_the_deadline_counts_from_an_inferences_turn(scripted: ScriptedOllama) -> None:
     inference = OllamaInference(scripted.host, 1)
-    scripted.fail("slow", seconds=1, times=3)
-    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=2.5) for _ in range(3)))
+    scripted.fail("slow", seconds=0.5, times=3)
+    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=1.4) for _ in range(3)))
     assert len(replies) == 3
     await inference.close()
 

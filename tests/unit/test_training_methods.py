@@ -26,6 +26,7 @@ from tests.support.methods import give, sent
 from tests.support.missions import FakeInference, mind
 from tests.support.training import tiny
 
+drawn = functools.cache(generate)  # seconds a draw
 PLAN = TrainingPlan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=1)
 
 
@@ -48,7 +49,6 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TrainingPlan]
     monkeypatch.setattr(Trainer, "__init__", begun)
     monkeypatch.setattr("batos.training.lora._base", base)
     monkeypatch.setattr(methods, "base_of", lambda settings: (load_profile("embedded").models[0], folder))
-    drawn = functools.cache(generate)  # seconds a draw
     monkeypatch.setattr(methods, "generate", drawn)
     monkeypatch.setattr(methods, "CHECKED", 8)
     monkeypatch.setattr(methods, "training_tasks", lambda seed: drawn("validation", seed, each=1)[:6])
@@ -106,7 +106,6 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, w
         made.append((version, lineage))
         return folder
 
-    drawn = functools.cache(generate)
     for name, value in {
         "Trainer": Played, "begun": lambda work, plan: plan, "export": exported, "generate": drawn, "CHECKED": 8,
         "base_of": lambda settings: (load_profile("embedded").models[0], tmp_path),
