@@ -99,7 +99,7 @@ def record(kernel: Kernel, id: str) -> MissionRecord:
 
 
 def test_every_primitive_is_said_to_reach_beyond_its_receiver_or_not() -> None:
-    names = {Primitive(text).name for text in Primitive._table if not text.startswith("test.")}
+    names = {Primitive(text).name for text in Primitive.names() if not text.startswith("test.")}
     assert names - Primitive.reaching().keys() == NOT_REACHING
     assert {name for name, reach in Primitive.reaching().items() if not reach.grantable} == {"grant_", "put_in_place"}
 
