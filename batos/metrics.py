@@ -171,7 +171,7 @@ def loopback_address(address: str) -> tuple[str, int]:
             raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting wire.metrics")
         return host, int(port)
     except ValueError:
-        raise EndpointError(f"setting wire.metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
+        raise EndpointError(f"setting wire.metrics: {address!r} is not a valid host:port; name 127.0.0.1:PORT") from None
 
 
 FACTS_S = 2.0  # seconds that a reader waits for the loop

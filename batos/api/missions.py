@@ -26,7 +26,7 @@ from batos.mind.events import Event, Events
 from batos.mind.router import Router
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
-from batos.objects import Primitive, find
+from batos.objects import Primitive, Root, find
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -68,7 +68,7 @@ class MissionRequests:
         self.watches = Subscriptions(events, watches_per_client, self._status)
 
     def forget(self, client: Recipient) -> None:
-        """End the watches of a client that is gone, also those of missions in which nothing happens."""
+        """End the watches of a client that has left, also those of missions without events."""
         self.watches.forget(client)
 
     def state_of(self, id: str, recorded: str) -> str:
@@ -253,7 +253,7 @@ class MessageRequests:
     async def send(self, request: schemas.SendRequest, client: Recipient) -> None:
         """Send a message.
 
-        :raises RoleRefused: for one that changes more than its receiver, where the client is no operator.
+        :raises RoleRefused: if the message changes more than its receiver and the client is not an operator.
         """
         self._check_reach(request, client)
         brief = f"send {request.target} {request.selector}"
@@ -285,7 +285,7 @@ class MessageRequests:
         if client.operates:
             return
 
-        def reach(root: Any) -> str:
+        def reach(root: Root) -> str:
             held = find(history.resolve(root, request.target), request.selector)
             primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None
             return primitive.reach.what if primitive is not None and primitive.reach is not None else ""

@@ -134,7 +134,7 @@ ProfileFlag = Annotated[
 ]
 ModelFlag = Annotated[
     list[str] | None,
-    typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas speak with, or one of them; may be repeated."),
+    typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas, or the named one, think with; may be repeated."),
 ]
 ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML) instead of batos.toml.")]
 SetFlag = Annotated[

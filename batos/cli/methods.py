@@ -88,7 +88,7 @@ def methods(
         return
     listed = reply["methods"]
     if not listed:
-        output.note("no generated methods: send an object a message that nobody understands, and there will be one", "dim")
+        output.note("no generated methods yet: send an object a message for which it has no method, and one is written", "dim")
         return
     rows = ((one["holder"], one["selector"], one["version"], one["mission"] or "", *_use(one)) for one in listed)
     output.rows(("object", "selector", "version", "mission", "runs", "last used", ""), rows, {"damaged": "bold red"})

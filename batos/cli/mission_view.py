@@ -242,7 +242,7 @@ class MissionWatcher:
     def _discard(self, why: str) -> None:
         """Say of the answer that was streamed last that it is none."""
         if self._streamed.strip():
-            self._output.say(f"(what stands above was a draft, and is thrown away: {why})", "dim")
+            self._output.say(f"(the text above was a draft, and is discarded: {why})", "dim")
         self._streamed = ""
 
     def _close_answer(self) -> None:

@@ -89,7 +89,7 @@ class MissionSettings(SettingsSection):
         description="greatest number of attempts at a mission; one that ended with the daemon counts only if it paid for something new",
     )
     deadline_s: float = Field(
-        900, gt=0, le=7 * 86400, description="seconds that a mission without a deadline of its own may take, waiting not counted"
+        900, gt=0, le=7 * 86400, description="seconds that a mission without its own deadline may take, waiting not counted"
     )
     inferences: int = Field(64, ge=1, le=10_000, description="greatest number of inferences in one attempt at a mission")
     depth: Literal["auto", "direct", "facets", "council"] = Field(

@@ -96,7 +96,7 @@ def application(asker: Asker, settings: Settings, access: Access, sessions: Sess
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return await problem(seat, error.status_code, "There is no such page." if error.status_code == 404 else error.detail)
+        return await problem(seat, error.status_code, "This page does not exist." if error.status_code == 404 else error.detail)
 
     routes = [
         *(Route(path, _served(seat, page), methods=["GET"]) for path, page in GET.items()),

@@ -28,12 +28,12 @@ SAID = {
     "cancelled": "The mission was cancelled.",
     "paused": "The mission rests until you resume it.",
     "resumed": "The mission goes on.",
-    "ended": "The mission had ended before, and stays as it is.",
+    "ended": "The mission had already ended and is unchanged.",
     "answered": "The mission has your answer, and goes on.",
     "rated": "Thank you: your rating is kept with the mission.",
     "undone": "What the mission did is taken back.",
     "redone": "What the mission did is done again.",
-    "already": "It was so before; nothing had to be done.",
+    "already": "It was already so; nothing was changed.",
     "settled": "What became of it is kept.",
 }
 """Messages that a page shows after an action."""

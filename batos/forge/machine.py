@@ -34,7 +34,7 @@ from batos.methods.runtime import WriterAwaited, home_of, misfit, parameters_in
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
 
 if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
@@ -75,7 +75,7 @@ and cannot be interrupted.
 """
 
 
-def is_warm_up_wanted(root: Any, writer: str) -> bool:
+def is_warm_up_wanted(root: Root, writer: str) -> bool:
     """Return True if an expert for methods will write: only its searches need the tables.
 
     :param writer: the setting `methods.writer`.
@@ -168,7 +168,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
     parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
     cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
-    cycle.why = "nobody understands the message"
+    cycle.why = "no object understands the message"
     cycle.tries, cycle.draws, cycle.refusals, cycle.edited, cycle.open, cycle.last = 0, 0, (), False, (), False
     return cycle
 
@@ -176,7 +176,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
 def _writer(lobby: UvmObject) -> UvmObject:
     writer = lobby._slots.get(lobby.forge.writer)
     if not isinstance(writer, UvmObject):
-        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, and no such persona is in the lobby")
+        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, which is not a persona in the lobby")
     return writer
 
 

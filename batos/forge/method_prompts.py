@@ -16,7 +16,7 @@ from batos.bridge.inference import ChatReply
 from batos.config.limits import Limits, limit
 from batos.forge.session import SynthesisSession
 from batos.mind.attempt import Attempt
-from batos.mind.psm import by
+from batos.mind.psm import asker_of
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
 
@@ -265,7 +265,7 @@ async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attem
         source, reasons = cycle.refusals[-1]
         request = again(request, source, reasons, SynthesisLimits.of(attempt.settings).chars)
     temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
-    return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
+    return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=asker_of(cycle), temperature=temperature)
 
 
 async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
@@ -273,7 +273,7 @@ async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attem
     view, temperature = expert_draw(cycle.draws, len(session.prompts))
     session.prompt = session.prompts[view]
     return await attempt.chat(
-        cycle.model, COMPACT_SYSTEM, session.prompt, part=cycle.selector, silent=True, by=by(cycle),
+        cycle.model, COMPACT_SYSTEM, session.prompt, part=cycle.selector, silent=True, by=asker_of(cycle),
         temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
     )  # fmt: skip
 

@@ -19,11 +19,11 @@ from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
 from batos.mind.attempt import current
 from batos.mind.messages import called
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.objects.json_form import oid_of
 
 
-def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
+def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
     """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
@@ -31,7 +31,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     held = find(obj, selector)
     taught, intent = taught_examples.examples_of(root, obj, selector)
     if held is None and not taught:
-        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
+        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and no user taught it what the message is for")
     value = None if held is None else held[1]
     told: dict[str, Any] = {
         "oid": oid_of(obj),
@@ -45,7 +45,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     return told
 
 
-def _version(root: Any, method: Method) -> dict[str, Any]:
+def _version(root: Root, method: Method) -> dict[str, Any]:
     came = {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance}
     if came.get("open"):
         came["open"] = [json.loads(text) for text in came["open"]] if _as_taught(root, method.selector, came) else []
@@ -61,7 +61,7 @@ def _version(root: Any, method: Method) -> dict[str, Any]:
     }
 
 
-def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
+def _as_taught(root: Root, selector: str, came: dict[str, Any]) -> bool:
     """Return True if nothing was taught since to the receiver that a method was written for. Otherwise its open question is out of date."""
     try:
         receiver = resolve(root, came.get("receiver", ""))
@@ -123,7 +123,7 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     attempt = current()
     taught, _ = taught_examples.examples_of(obj._p_jar.root(), obj, selector)
     if not taught:
-        raise InvalidInput(f"nobody taught {called(obj)} what {selector!r} answers; `batos teach` takes examples")
+        raise InvalidInput(f"{called(obj)} has no taught example of {selector!r}; `batos teach` takes examples")
     check(obj, selector)
     held, first = find(obj, selector), taught[0]
     making = attempt.making

@@ -47,7 +47,7 @@ BANNED: dict[str, str] = {
     **dict.fromkeys(("eval", "exec", "compile"), _NO_CODE),
     **dict.fromkeys(("setattr", "delattr", "vars", "dir", "globals", "locals"), _BY_NAME),
     **dict.fromkeys(("exit", "quit", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException", "MemoryError"), _NO_EXIT),
-    **dict.fromkeys(("input", "breakpoint", "help"), "Take what is needed as an argument; nobody sits at the method's keyboard."),
+    **dict.fromkeys(("input", "breakpoint", "help"), "Take what is needed as an argument; a method has no keyboard."),
     "id": "Compare with == or `is`; addresses change from run to run.",
     "memoryview": "Use bytes.",
     "bytearray": "Use bytes, or a list of numbers and bytes(numbers).",

@@ -44,8 +44,7 @@ _EVIDENT = 0.8  # score from which something speaks for a value besides its type
 _ORDER = 0.25
 _TEXT_LEAST = 0.0  # least score of a text: a poor one is worse than none, which a model may fill
 _GENERIC = frozenset(
-    map(stem_of, "include included including is has show get return returned with use enable enabled flag option optional should want value "
-        "number list name type id array string parameter boolean true false default detail information info".split())
+    map(stem_of, ["include", "included", "including", "is", "has", "show", "get", "return", "returned", "with", "use", "enable", "enabled", "flag", "option", "optional", "should", "want", "value", "number", "list", "name", "type", "id", "array", "string", "parameter", "boolean", "true", "false", "default", "detail", "information", "info"])
 ) - frozenset(("detail",))  # fmt: skip
 _CHOICE_QUOTED = re.compile(r"(?<!\w)['\"‘“]([^'\"’”\n]{1,40})['\"’”](?!\w)")
 _EXAMPLES = re.compile(r"(?:e\.g\.?,?|such as|for example,?|like|options?(?: include| are)?:?|one of|either|can be|could be)\s+([^.;()]{2,120})", re.I)
@@ -332,7 +331,7 @@ class _Taking:
             score += 0.8
         elif self._brief.text[value.start].isalpha():  # a number in words mostly belongs to the noun behind it
             score -= 1.0 if self._brief.figures else 0.0
-        if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and not value.unit in self._lists.measures:
+        if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and value.unit not in self._lists.measures:
             score += 0.6
         years = isinstance(read, int) and 1000 <= read <= 2100 and not value.unit
         if "year" in self.of.words or "date" in self._kinds:

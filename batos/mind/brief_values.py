@@ -320,9 +320,7 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
         if at == 0 and capital and len(said) > 1 and said[1].text[:1].islower():  # most likely a verb
             capital = False
         inner = adjoins and (word.low in lists.within or word.text.isdigit())
-        if capital and (adjoins or not run):
-            run.append(word)
-        elif inner and not capital and word.low != "for":
+        if (capital and (adjoins or not run)) or (inner and not capital and word.low != "for"):
             run.append(word)
         else:
             if run:

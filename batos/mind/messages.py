@@ -24,7 +24,7 @@ from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import parameters_of
 from batos.mind.attempt import attempt_or_none, current
-from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
+from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
 from batos.sandbox import Invocation, senders
 
@@ -33,11 +33,11 @@ _SHOWN = 400  # greatest number of characters of a message in an error; a questi
 
 
 def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """See that a message may be sent that a Primitive answers.
+    """Check that a message to a Primitive may be sent.
 
-    In a trial it may where nothing of it is kept: then the transaction of the receiver is one that is aborted.
+    In a trial it may, since the transaction of the receiver is aborted.
 
-    :raises GrantNeeded: if a generated method sends it, or has it sent, that may not.
+    :raises GrantNeeded: if a generated method without the grant sends it, directly or through another method.
     :raises NeedAnswer: if the mission asks its user.
     """
     reach, attempt = primitive.reach, attempt_or_none()
@@ -90,13 +90,15 @@ async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = Fal
     """
     held = find(obj, selector) if isinstance(selector, str) else None
     if held is None or not isinstance(held[1], Method):
-        what = "an intent, and no method yet" if held is not None and isinstance(held[1], Intent) else "no generated method"
-        raise InvalidInput(f"{_called(obj)} has {what} under {selector!r}; `batos methods` lists what can be granted something")
+        what = "an intent without a method yet" if held is not None and isinstance(held[1], Intent) else "not a generated method"
+        raise InvalidInput(
+            f"{selector!r} of {_called(obj)} is {what}; only a generated method can be granted messages, `batos methods` lists them"
+        )
     method, names = held[1], [name for name, reach in Primitive.reaching().items() if reach.grantable]
     if message not in names:
         raise InvalidInput(f"no message {message!r} needs a grant{nearest(str(message), names)}; these do: {', '.join(names)}")
     if not method.intact():
-        raise ImageDamaged(f"the source of method {selector!r} of {_called(obj)} is not what was audited; nothing is granted to it")
+        raise ImageDamaged(f"the source of method {selector!r} of {_called(obj)} differs from the audited one, so it gets no grant")
     if revoke and not method.may_send(message):
         raise InvalidInput(f"version {method.version} of {selector!r} has no grant for {message!r}")
     others = tuple(one for one in method.grants if one[0] != message)
@@ -238,7 +240,7 @@ _NAMED = 3  # greatest number of suggested names
 _LONG = 8  # least number of letters for which two typing errors are tolerated
 
 
-def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
+def check_message(root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
     """Check that a message may become a mission.
 
     :param write: allow a method to be written for a selector that is nearly a known one.
@@ -271,7 +273,7 @@ def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _check_name(root: Any, obj: UvmObject, target: str, selector: str) -> None:
+def _check_name(root: Root, obj: UvmObject, target: str, selector: str) -> None:
     taught, intent = taught_examples.examples_of(root, obj, selector)
     if taught or intent:
         return
@@ -279,7 +281,7 @@ def _check_name(root: Any, obj: UvmObject, target: str, selector: str) -> None:
     if meant := similar_selectors(selector, known):
         names = ", ".join(map(repr, meant[:_NAMED]))
         raise InvalidInput(
-            f"{called(obj)} has no slot {selector!r}, but {names}; say that, or have a method written for {selector!r} all the same: "
+            f"{called(obj)} has no slot {selector!r}, but {names}; send that, or have a method written for {selector!r} anyway: "
             f"`batos send-to {target} {selector} --write` (on the wire `write`)"
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batos.bridge.inference import ChatReply
-from batos.errors import InvalidInput
+from batos.errors import GrantRefused, InvalidInput, ToolsTied
 from batos.image import history, journal
 from batos.image.living_image import add_missing
 from batos.mind.attempt import Attempt, PromptContext, current
@@ -48,7 +48,8 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
         came = await attempt.tools.call_all(fresh, gated=attempt.gated)
         done += came
         failed = next((one for one in came if one.error is not None), None)
-        if not native and (failed is None or again is not None):
+        refused = failed is not None and isinstance(failed.error, GrantRefused | ToolsTied)  # another call instead is not what was asked
+        if refused or (not native and (failed is None or again is not None)):
             break
         again = None if failed is None else FailedCall(ChosenCall(failed.name, dict(failed.arguments)), str(failed.error))
         if native:

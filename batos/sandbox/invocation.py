@@ -293,7 +293,7 @@ class Invocation:
         for change in plain:
             obj, name, value = change if len(change) == 3 else (self.obj, *change)
             if not isinstance(obj, UvmObject):
-                raise TypeError(f"a {type(obj).__name__} has no slots")
+                raise TypeError(f"a {type(obj).__name__} has no slots; only objects of the image have them")
             check_slot_name(name)
             if obj is not self.obj and not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
@@ -310,7 +310,7 @@ class Invocation:
         if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)
         if not isinstance(snapshot, monty.FunctionSnapshot):
-            raise self._limit("host_calls", "a future that nobody resolves")
+            raise self._limit("host_calls", "a future that is never resolved")
         try:
             if snapshot.is_os_function:
                 answer = run_context.deterministic_answer(self.activity, self.path, str(snapshot.function_name), snapshot.args)
@@ -353,7 +353,7 @@ class Invocation:
         if name == "_b_drop" and len(args) == 4:
             return self._settled(self._drop, self.handles.get(args[0]), *args[1:])
         if name == "import":
-            raise ModuleNotFoundError("no such module in a method")
+            raise ModuleNotFoundError("a method cannot import this module")
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
     async def _settled(self, work: Any, *args: Any) -> Any:

@@ -99,7 +99,7 @@ class ToolLimits(Limits):
     """of one result"""
     message_bytes: int = limit(4 << 20, ge=1, le=1 << 30)
     """of one message of a server"""
-    tools: int = limit(1000, ge=1, le=100_000)
+    tools: int = limit(2000, ge=1, le=100_000)
     """of one connection"""
     definition_bytes: int = limit(256 << 10, ge=1, le=1 << 24)
     """of one tool's definition"""

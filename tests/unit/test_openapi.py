@@ -276,6 +276,17 @@ async def test_a_file_needs_its_server_named(api: _Api, tmp_path: Path) -> None:
         await connector(str(tmp_path / "gone.yaml"), server=api.place).tools()
 
 
+async def test_a_file_may_name_a_public_server_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps(document({"/a": {"get": {}}}, servers=[{"url": "https://api.example/v1"}])))
+    (tool,) = await connector(str(file)).tools()
+    assert tool.details["base"] == "https://api.example/v1"
+    for private in ("http://127.0.0.1:9/v1", "http://localhost/v1", "http://169.254.169.254/", "http://[::1]/"):
+        file.write_text(json.dumps(document({"/a": {"get": {}}}, servers=[{"url": private}])))
+        with pytest.raises(InvalidInput, match="option server"):
+            await connector(str(file)).tools()
+
+
 async def test_a_tool_that_was_changed_to_another_server_is_not_called(api: _Api) -> None:
     api.document = YAML
     made = connector(f"{api.place}/openapi.yaml")

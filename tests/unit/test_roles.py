@@ -195,7 +195,7 @@ async def test_without_keys_who_is_not_the_daemons_own_user_is_bounded_too(tmp_p
 def test_a_folder_is_named_by_an_absolute_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/kim")
     assert Settings(folders="~/notes, /srv").folders == ("/home/kim/notes", "/srv")
-    with pytest.raises(ValueError, match="no absolute path"):
+    with pytest.raises(ValueError, match="not an absolute path"):
         Settings(folders="notes")
 
 

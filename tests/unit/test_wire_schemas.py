@@ -226,8 +226,8 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ({"op": "search", "since": "foo"}, "search: `since`: 'foo' is no day: write 2026-05-31"),
-        ({"op": "search", "until": "2026-02-30"}, "search: `until`: '2026-02-30' is no day: write 2026-05-31"),
+        ({"op": "search", "since": "foo"}, "search: `since`: 'foo' is not a valid day: write 2026-05-31"),
+        ({"op": "search", "until": "2026-02-30"}, "search: `until`: '2026-02-30' is not a valid day: write 2026-05-31"),
         (
             {"op": "search", "since": "2026-02-01", "until": "2026-01-01"},
             "search: nothing lies between `since` 2026-02-01 and `until` 2026-01-01: `until` is the earlier day",
@@ -246,7 +246,7 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
         ({"op": "send", "selector": "zähle_"}, f"send: `selector`: 'zähle_' has 'ä' in it; {_NAME}"),
         ({"op": "show", "at": "03f0b3"}, f"show: `at`: '03f0b3' does not fit; {_MOMENT}"),
         ({"op": "show", "at": "yesterday"}, f"show: `at`: 'yesterday' has 'y' in it; {_MOMENT}"),
-        ({"op": "ingest", "paths": ["a\0b"]}, "ingest: `paths[0]`: 'a\\x00b' has '\\x00' in it; a path has no such character"),
+        ({"op": "ingest", "paths": ["a\0b"]}, "ingest: `paths[0]`: 'a\\x00b' has '\\x00' in it; a path cannot have this character"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place_and_what_may_be_there(message: dict[str, Any], told: str) -> None:
