@@ -122,6 +122,7 @@ def send_to(  # noqa: PLR0913  each is an option of the command line
     write: Annotated[
         bool, typer.Option("--write", help="Have a method written and kept, also for a name that is nearly a known one.")
     ] = False,
+    tools: Annotated[bool, typer.Option("--tools", help="Let the method that is written for it use tools (self.tools.NAME.tool).")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -131,8 +132,8 @@ def send_to(  # noqa: PLR0913  each is an option of the command line
 
     async def submit(client: Client) -> Accepted:
         try:
-            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask, "write": write}
-            return await client.send_message(target, selector, values, named, **more)
+            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask}
+            return await client.send_message(target, selector, values, named, write=write, tools=tools, **more)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
 

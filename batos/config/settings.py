@@ -194,7 +194,7 @@ class MethodSettings(SettingsSection):
         "default",
         min_length=1,
         max_length=64,
-        description="policy that the guardian holds generated methods to: default or strict, with capabilities as +files and +network",
+        description="policy that the guardian holds generated methods to: default or strict, with capabilities as +tools",
     )
     writer: str = Field(
         "expert",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
-POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
+POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network", "tools")
 """Policies and capabilities of the guardian that `methods.policy` may name. The guardian is in a layer above, so a test compares these
 values with the guardian's own."""
 

@@ -34,7 +34,7 @@ SAID = {
     "undone": "What the mission did is taken back.",
     "redone": "What the mission did is done again.",
     "already": "It was already so; nothing was changed.",
-    "settled": "What became of it is kept.",
+    "settled": "The effect's end is recorded as you said.",
 }
 """Messages that a page shows after an action."""
 

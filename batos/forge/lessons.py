@@ -40,6 +40,8 @@ class Lesson(NamedTuple):
     selector: str
     examples: list[dict[str, Any]]
     intent: str = ""
+    tools: bool = False
+    """True if the method may use tools."""
 
     @property
     def oid(self) -> bytes:
@@ -51,7 +53,10 @@ class Lesson(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """Return the slots of the mission that tell the lesson from another, and apart from them the object that a path named then."""
-        told = {"selector": self.selector, "examples": [taught_examples.example_text(one) for one in self.examples], "intent": self.intent}
+        examples = [taught_examples.example_text(one) for one in self.examples]
+        told: dict[str, Any] = {"selector": self.selector, "examples": examples, "intent": self.intent}
+        if self.tools:
+            told["tools"] = True
         return {"lesson": ledger.compact(told), "pupil": self.pupil}
 
 
@@ -139,12 +144,21 @@ def _of(mission: UvmObject) -> Lesson | None:
     if mission.lesson is None:
         return None
     told = json.loads(mission.lesson)
-    return Lesson(mission.id, mission.pupil, told["selector"], [json.loads(text) for text in told["examples"]], told["intent"])
+    return Lesson(
+        mission.id,
+        mission.pupil,
+        told["selector"],
+        [json.loads(text) for text in told["examples"]],
+        told["intent"],
+        told.get("tools", False),
+    )
 
 
 def _keep(root: Root, lesson: Lesson, limit: int) -> None:
     _check_together(root, lesson)
     taught_examples.teach(root, lesson.oid, lesson.selector, lesson.examples, lesson.intent, limit, lesson.mission)
+    if lesson.tools:
+        taught_examples.allow_tools(root, lesson.oid, lesson.selector, lesson.mission)
 
 
 def _check_slots(example: dict[str, Any], number: int) -> None:

@@ -17,6 +17,7 @@ from batos.image import taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
+from batos.methods.runtime import may_use_tools
 from batos.mind.attempt import current
 from batos.mind.messages import called
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
@@ -93,7 +94,7 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
     found = next((one for one in newest.versions() if one.version == wanted), None)
     if found is None or found is newest:
         raise InvalidInput(f"method {selector!r} has versions 1 to {newest.version}; name one before the newest, or 0")
-    current().making.methods.audit(found.source, selector).check()  # the rules may have become stricter since
+    current().making.methods.audit(found.source, selector, tools=may_use_tools(found)).check()  # the rules may have become stricter since
     provenance = {**dict(found.provenance), "mission": current().id, "reverted_to": found.version}
     holder._slots[selector] = Method(
         selector, found.source, parameters=found.parameters, contract=dict(found.contract), provenance=provenance, previous=newest

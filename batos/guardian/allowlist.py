@@ -135,8 +135,9 @@ CAPABILITIES: dict[str, frozenset[str]] = {
     "network": words(
         "aiohttp ftplib http httpx imaplib poplib requests smtplib socket socketserver ssl telnetlib urllib urllib3 websockets xmlrpc zmq"
     ),
+    "tools": frozenset(),
 }
-"""Modules and builtins that a granted capability allows. The sandbox does not offer any of them yet."""
+"""Modules and builtins that a granted capability allows; the sandbox offers none of them. `tools` allows sends to connections instead."""
 
 _IMPORT_HINTS: dict[str, str] = {
     "dataclasses": "Use a dict, or collections.namedtuple.",

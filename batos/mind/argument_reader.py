@@ -8,10 +8,12 @@ filled only where something speaks for it. Nothing is invented: each value is on
 
 from __future__ import annotations
 
+import itertools
 import re
+import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from batos.mind.brief_values import (
@@ -24,7 +26,9 @@ from batos.mind.brief_values import (
     PHRASE,
     QUOTED,
     REST,
+    TEXT_LIMIT,
     TIME,
+    TOPIC,
     BriefValue,
     Word,
     folded,
@@ -33,7 +37,7 @@ from batos.mind.brief_values import (
     vocabulary,
     words_of,
 )
-from batos.mind.json_schema import problem_of
+from batos.mind.json_schema import problem_with
 
 Path = tuple[str, ...]
 DEPTH, PARAMETERS = 4, 40
@@ -44,7 +48,8 @@ _EVIDENT = 0.8  # score from which something speaks for a value besides its type
 _ORDER = 0.25
 _TEXT_LEAST = 0.0  # least score of a text: a poor one is worse than none, which a model may fill
 _GENERIC = frozenset(
-    map(stem_of, ["include", "included", "including", "is", "has", "show", "get", "return", "returned", "with", "use", "enable", "enabled", "flag", "option", "optional", "should", "want", "value", "number", "list", "name", "type", "id", "array", "string", "parameter", "boolean", "true", "false", "default", "detail", "information", "info"])
+    map(stem_of, "include included including is has show get return returned with use enable enabled flag option optional should want value "
+        "number list name type id array string parameter boolean true false default detail information info".split())
 ) - frozenset(("detail",))  # fmt: skip
 _CHOICE_QUOTED = re.compile(r"(?<!\w)['\"‘“]([^'\"’”\n]{1,40})['\"’”](?!\w)")
 _EXAMPLES = re.compile(r"(?:e\.g\.?,?|such as|for example,?|like|options?(?: include| are)?:?|one of|either|can be|could be)\s+([^.;()]{2,120})", re.I)
@@ -91,12 +96,12 @@ class ArgumentReading(NamedTuple):
     open: tuple[Path, ...]
     """Required parameters without a value"""
     evident: float
-    """Share of the required parameters for whose value something speaks besides its type: 0 to 1; 1 where none is required"""
+    """Share of the required parameters for whose value something speaks besides its type: 0 to 1; 0.5 where none is required"""
 
 
 def parameters_of(schema: Mapping[str, Any]) -> list[ReadParameter]:
     """Return the parameters of a schema of an object, those of objects in it in their place."""
-    return list(_flat(schema, schema, (), True, 0))[:PARAMETERS]
+    return list(itertools.islice(_flat(schema, schema, (), True, 0), PARAMETERS))
 
 
 def _flat(root: Mapping[str, Any], schema: Mapping[str, Any], path: Path, required: bool, depth: int) -> Iterator[ReadParameter]:
@@ -152,12 +157,12 @@ def read_arguments(text: str, schema: Mapping[str, Any], about: str = "", alike:
     arguments: dict[str, Any] = {}
     for taking, fit in zip(takes, chosen, strict=True):
         value = fit.value if fit is not None else taking.otherwise()
-        if value is not None and problem_of(value, {**taking.of.schema, **_definitions(schema)}) is None:
+        if value is not None and problem_with(value, {**taking.of.schema, **_definitions(schema)}) is None:
             arguments = merged(arguments, taking.of.path, value)
     open_ = tuple(one.path for one in parameters if one.required and not _has(arguments, one.path))
     needed = [(one, fit) for one, fit in zip(takes, chosen, strict=True) if one.of.required]
     sure = sum(fit is not None and fit.score >= _EVIDENT for _, fit in needed)
-    return ArgumentReading(_complete(arguments, schema, schema), open_, sure / len(needed) if needed else 1.0)
+    return ArgumentReading(_complete(arguments, schema, schema), open_, sure / len(needed) if needed else 0.5)
 
 
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,6 +228,10 @@ class _Brief:
         """Return the text folded, of the same length where it is ASCII."""
         return folded(self.text)
 
+    def counted(self, value: BriefValue) -> bool:
+        """Return True if a text is the unit or the noun of a number."""
+        return any(n.start < value.start and not self.text[min(n.end, value.start) : value.start].strip(" -") for n in self.numbers)
+
     def before(self, value: BriefValue, count: int) -> list[Word]:
         """Return the words before a value, the nearest first."""
         return [word for word in reversed(self.words) if word.end <= value.start][:count]
@@ -241,6 +250,8 @@ class _Taking:
         self._name = [stem for stem in dict.fromkeys(map(stem_of, of.words)) if stem]
         shared = {stem for other in others if other is not of for stem in _stems(other.about)}
         names = {stem for other in others if other is not of for stem in map(stem_of, other.words)}
+        self._named = names
+        self._zoned = bool({"timezone", "tz"} & set(of.words)) or re.search(r"\b(?:iana|time ?zone)\b", of.about, re.I) is not None
         self._about = {stem: 0.15 if stem in shared or stem in names else 0.45 for stem in _stems(of.about) if stem not in self._name}
         self._kinds = {kind for kind, words in self._lists.kinds.items() if words.intersection(of.words)}
         self._choices = _choices(of)
@@ -331,7 +342,7 @@ class _Taking:
             score += 0.8
         elif self._brief.text[value.start].isalpha():  # a number in words mostly belongs to the noun behind it
             score -= 1.0 if self._brief.figures else 0.0
-        if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and value.unit not in self._lists.measures:
+        if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and not value.unit in self._lists.measures:
             score += 0.6
         years = isinstance(read, int) and 1000 <= read <= 2100 and not value.unit
         if "year" in self.of.words or "date" in self._kinds:
@@ -345,7 +356,8 @@ class _Taking:
     def _figure(self, value: BriefValue) -> Any:
         """Return a number as the parameter takes it; None if it cannot."""
         read: Any = value.value
-        integral = self.of.kind == "integer" or self.of.schema.get("items", {}).get("type") == "integer"
+        items = self.of.schema.get("items")
+        integral = self.of.kind == "integer" or (isinstance(items, dict) and items.get("type") == "integer")
         if value.unit == "percent" and not integral and not any(stem.startswith("percent") for stem in {*self._name, *_stems(self.of.about)}):
             read = round(read / 100, 12)
         if integral:
@@ -385,6 +397,10 @@ class _Taking:
         start, end, said = self._stripped(value)
         if not said:
             return
+        if self._zoned:
+            if (zone := _zones().get(folded(str(said)).replace(" ", "_"))) is not None:
+                yield _Fit(score + 1.6, start, end, zone)
+            return
         moment = "moment" in kinds or self.of.schema.get("format") in ("date", "date-time", "time")
         if value.kind in (DATE, TIME):
             score += 1.6 if moment else -0.6
@@ -400,6 +416,10 @@ class _Taking:
             score += 0.8
         elif value.kind == FORMULA:
             score += 1.5 if {"function", "equat", "express", "formula", "polynomi"} & {*self._name, *self._about} else -0.3
+        elif value.kind == TOPIC:
+            if "topic" not in kinds:
+                return
+            score += 0.8
         elif value.kind == REST:
             score += 0.3
         elif value.kind == NAME:
@@ -408,10 +428,12 @@ class _Taking:
             score += {CODE: 1.0, NAME: -0.6, PHRASE: -0.8}.get(value.kind, 0.0)
         elif "content" in kinds:
             score += {QUOTED: 0.8, REST: 0.8, NAME: -0.3}.get(value.kind, 0.0)
-        if value.kind in (NAME, PHRASE) and re.search(r"\d\s?$", self._brief.text[: value.start][-2:]):
-            score -= 0.6  # a unit
+        if value.kind in (NAME, PHRASE) and self._brief.counted(value):
+            score -= 0.6
         score += self._placed(value, kinds)
         stems = [word.stem for word in words_of(said) if word.stem]
+        if value.kind == PHRASE and stems and all(stem in self._named for stem in stems):
+            score -= 1.0  # it names another parameter
         if value.kind == NAME and len(stems) > 1 and any(_kin(stem, other) for stem in stems for other in self._name):
             score += 0.7
         elif stems and value.kind in (PHRASE, NAME):
@@ -514,6 +536,20 @@ class _Taking:
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+", folded(text)))
+
+
+@cache
+def _zones() -> dict[str, str]:
+    """Return the time zones of this machine's database, by their names and by the names of their cities."""
+    zones = sorted(zoneinfo.available_timezones(), key=lambda zone: (-zone.count("/"), zone))
+    return {folded(zone): zone for zone in zones} | {folded(zone.rpartition("/")[2]): zone for zone in zones if zone.count("/") == 1}
+
+
+def named_share(text: str, name: str) -> float:
+    """Return the share of the words of a tool's name that a text has in any form: 0 to 1."""
+    stems = {stem for stem in map(stem_of, _CAMEL.split(name)) if stem}
+    said = {word.stem for word in words_of(text[:TEXT_LIMIT]) if word.stem}
+    return sum(any(_kin(stem, word) for word in said) for stem in stems) / len(stems) if stems else 0.0
 
 
 def _stems(text: str) -> set[str]:

@@ -22,11 +22,11 @@ from batos.errors import GrantNeeded, ImageDamaged, InvalidInput, MessageNotUnde
 from batos.image import history, taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
-from batos.methods.runtime import parameters_of
+from batos.methods.runtime import may_use_tools, parameters_of
 from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
-from batos.sandbox import Invocation, senders
+from batos.sandbox import LOOKUP, UNDERSTANDS, Invocation, senders
 
 _TITLE = 80  # greatest number of characters of an object's name in a question
 _SHOWN = 400  # greatest number of characters of a message in an error; a question shows the whole message
@@ -191,6 +191,8 @@ async def deliver(
             raise InvalidInput(f"{selector!r} of {obj!r} was sent with the wrong arguments: {e}") from None
         answer = value(obj, *args, **kwargs)
         return await answer if inspect.isawaitable(answer) else answer
+    if (args or kwargs) and find(obj, UNDERSTANDS) is not None:  # what it understands may have the name of a slot
+        return await deliver(obj, UNDERSTANDS, (selector, *args), kwargs)
     if args or kwargs:
         raise InvalidInput(f"slot {selector!r} of {obj!r} holds data and takes no arguments")
     return value
@@ -203,6 +205,9 @@ async def _generated(
     if attempt is None or selector[:1] == "_" or (resent and held is None):
         raise MessageNotUnderstood(obj, selector)
     making = attempt.making
+    for hook in (UNDERSTANDS, LOOKUP):
+        if held is None and find(obj, hook) is not None:
+            return await deliver(obj, hook, (selector, *args), kwargs)
     if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may define its own answer to unknown messages
         return await deliver(obj, "_doesNotUnderstand_", (selector, *args), kwargs) if isinstance(own[1], Method | Primitive) else None
     if held is not None and isinstance(held[1], Method):
@@ -236,22 +241,32 @@ def called(obj: UvmObject) -> str:
     return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
+_HOOKS = (UNDERSTANDS, LOOKUP, "_doesNotUnderstand_")
 _NAMED = 3  # greatest number of suggested names
 _LONG = 8  # least number of letters for which two typing errors are tolerated
 
 
-def check_message(root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
+def check_message(
+    root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, write: bool = False, tools: bool = False
+) -> None:
     """Check that a message may become a mission.
 
     :param write: allow a method to be written for a selector that is nearly a known one.
+    :param tools: True if the method that is written for it may use tools.
     :raises UnknownTarget: if its receiver is not there.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """
     obj = resolve(root, target)
     held = find(obj, selector)
+    if tools and held is not None and not (isinstance(held[1], Intent) or (isinstance(held[1], Method) and may_use_tools(held[1]))):
+        what = "by a method without tools" if isinstance(held[1], Method) else "without a method"
+        raise InvalidInput(
+            f"{selector!r} of {called(obj)} is answered {what}; `--tools` (on the wire `tools`) is for a method that is yet to be written: "
+            f"`batos teach {target} {selector} --tools` with examples has another one written"
+        )
     if held is not None:
         _check_arguments(obj, selector, held[1], args, kwargs)
-    elif not (write or selector in BUILT_IN or find(obj, "_doesNotUnderstand_") is not None):
+    elif not (write or selector in BUILT_IN or any(find(obj, hook) is not None for hook in _HOOKS)):
         _check_name(root, obj, target, selector)
 
 

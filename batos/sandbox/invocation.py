@@ -24,7 +24,7 @@ from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
 
 from batos import resources, scope
-from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
+from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit, ToolsTied
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.objects.slot_values import PLAIN
 from batos.sandbox import run_context
@@ -106,8 +106,11 @@ def _question(snapshot: Any) -> tuple[Any, ...]:
 
 BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands without a slot."""
-FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
-"""Errors that a method must not catch: the mission's transaction or its budget is gone."""
+LOOKUP, UNDERSTANDS = "_lookup_", "_understands_"
+"""Slots by which host code stands for slots that an object does not have. `_lookup_` is sent the name, and answers the value; what
+`_understands_` answers are messages: it is sent the name with their arguments."""
+FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit, ToolsTied)
+"""Errors that a method must not catch: the mission's transaction or its budget is gone, or nothing may be done outside."""
 _NOTHING_FURTHER: tuple[Any, ...] = ({}, [], False)  # a send without arguments by name, without changes, and not to a parent
 _ANSWERING = (Method, Intent, Primitive)  # types of slot values that answer messages
 _HEAVY = 5000  # nodes held; comparing that many takes milliseconds
@@ -382,8 +385,10 @@ class Invocation:
             parent = obj._slots.get(f"{name}*")
             if isinstance(parent, UvmObject):
                 return 0, self.handles.give(parent, self.obj if obj is self.obj else None)
-            if name in BUILT_IN:
+            if name in BUILT_IN or find(obj, UNDERSTANDS) is not None:
                 return 1, None
+            if find(obj, LOOKUP) is not None:
+                return 0, self.membrane.inward(await self._sent(obj, LOOKUP, [name], {}, ()))
             if find(obj, "_doesNotUnderstand_") is not None:
                 return 0, self.membrane.inward(await self._sent(obj, "_doesNotUnderstand_", [name], {}, ()))
             raise MessageNotUnderstood(obj, name)

@@ -6,9 +6,9 @@ Written by tools/gen_sync.py from batos/wire/client.py: change that, then run `m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-from batos.wire.client import CONNECT_S, LONG_S, Accepted, ImageFile
+from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
 from batos.wire.sync_connection import SyncConnection
 
 
@@ -106,28 +106,38 @@ class SyncClient(SyncConnection):
         priority: int | None = None,
         may_ask: bool = False,
         write: bool = False,
+        tools: bool = False,
     ) -> Accepted:
         """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as in `submit`.
         :param write: also write a method for a selector that resembles a known one, and keep it without a rating or an example.
+        :param tools: let the method that is written for it use tools.
         """
         return self._run(
             self._client.send_message(
-                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write
+                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write, tools=tools
             )
         )
 
     def teach(
-        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+        self,
+        target: str,
+        selector: str,
+        examples: list[dict[str, Any]],
+        *,
+        intent: str | None = None,
+        tools: bool = False,
+        id: str | None = None,
     ) -> Accepted:
         """Teach examples of a message: a mission makes a method that keeps them.
 
         :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: the arguments of the message, the slots before, the
             result, the slots after. All but `result` may be left out.
         :param intent: the purpose of the message, in words.
+        :param tools: let the method use tools.
         """
-        return self._run(self._client.teach(target, selector, examples, intent=intent, id=id))
+        return self._run(self._client.teach(target, selector, examples, intent=intent, tools=tools, id=id))
 
     def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         """Bring back an earlier version of a method: the one before the newest, or `version`; 0 is the state before the first."""
@@ -422,43 +432,13 @@ class SyncClient(SyncConnection):
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return self._run(self._client.tools_resume())
 
-    def tool_grant(
-        self,
-        verdict: Literal["deny", "ask", "allow"],
-        pattern: str,
-        *,
-        persona: str | None = None,
-        mission: str | None = None,
-        args: str | None = None,
-        until: str | None = None,
-        uses: int | None = None,
-        bytes: int | None = None,
-        leaks: bool = False,
-        system: bool = False,
-    ) -> dict[str, Any]:
+    def tool_grant(self, verdict: Literal["deny", "ask", "allow"], pattern: str, **terms: Unpack[GrantTerms]) -> dict[str, Any]:
         """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
 
         :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
-        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
-        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
-        :param uses: most uses a day; likewise `bytes`, of payload.
-        :param leaks: a mission that read untrusted text and private data may act outward without a question.
-        :param system: also for missions of the system's own, which may only read.
+        :param terms: what narrows it (`GrantTerms`).
         """
-        return self._run(
-            self._client.tool_grant(
-                verdict,
-                pattern,
-                persona=persona,
-                mission=mission,
-                args=args,
-                until=until,
-                uses=uses,
-                bytes=bytes,
-                leaks=leaks,
-                system=system,
-            )
-        )
+        return self._run(self._client.tool_grant(verdict, pattern, **terms))
 
     def tool_grants(self) -> dict[str, Any]:
         """Return the grants, in the order in which they were made, each with its use today."""

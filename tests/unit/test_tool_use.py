@@ -227,7 +227,9 @@ async def test_a_doubt_is_asked_and_its_answer_ends_it(tmp_path: Path) -> None:
     place.fail = ConnectionError("the line broke")
     async with desk(tmp_path, place) as kernel:
         await allow(kernel, "desk.*")
-        message = json.dumps({"target": "tools.desk", "selector": "call_", "args": ["write_note", {"path": "a", "text": "b"}], "kwargs": {}})
+        message = json.dumps(
+            {"target": "tools.desk", "selector": "call_", "args": ["write_note", {"path": "a", "text": "b"}], "kwargs": {}}
+        )
         tries = len(place.calls)
         heard = await submit(kernel, "m1", "send tools.desk call_", message=message)
         question = await asked(kernel, "m1")
@@ -244,7 +246,9 @@ async def test_a_doubt_is_asked_and_its_answer_ends_it(tmp_path: Path) -> None:
 async def test_a_call_by_hand_asks_nobody(tmp_path: Path) -> None:
     place = Place()
     async with desk(tmp_path, place) as kernel:
-        message = json.dumps({"target": "tools.desk", "selector": "call_", "args": ["write_note", {"path": "a", "text": "b"}], "kwargs": {}})
+        message = json.dumps(
+            {"target": "tools.desk", "selector": "call_", "args": ["write_note", {"path": "a", "text": "b"}], "kwargs": {}}
+        )
         result = (await (await submit(kernel, "m1", "send tools.desk call_", message=message)).end())["result"]
     assert result["value"] == {"written": "a"}
     assert result["tools"][0]["grant"] == "its user called it"

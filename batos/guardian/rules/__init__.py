@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     imports.RULE,
     capability.FILES,
     capability.NETWORK,
+    capability.TOOLS,
     waiting.RULE,
     attribute.PATTERN,
     exceptions.RULE,
