@@ -238,7 +238,9 @@ class Bench:
         """Whether the model alone fills in the arguments of the right function."""
         own = next(offer for offer in task.offers() if offer.name == task.right)
         told = [f"- {name}: {one.get('description', '')}" for name, one in own.tool.parameters["properties"].items()]
-        prompt = "\n".join((f"Request: {task.text}", f"Tool: {own.tool.line()}", *told, "Fill in from the request. Answer with one JSON object."))
+        prompt = "\n".join(
+            (f"Request: {task.text}", f"Tool: {own.tool.line()}", *told, "Fill in from the request. Answer with one JSON object.")
+        )
         try:
             given = json.loads(await self.ask(prompt, {**own.tool.parameters, "additionalProperties": False}))
         except ValueError:
