@@ -132,7 +132,8 @@ class Beneath:
     def enter(self, descriptor: int, name: str) -> int:
         """Return a descriptor of a folder in a folder.
 
-        :raises OSError: if it is not a folder, or may not be entered.
+        :raises OSError: if it is not a folder.
+        :raises ToolFailed: if it may not be entered.
         """
         return self._entered(descriptor, name, False)
 
@@ -159,7 +160,7 @@ class Beneath:
             following = os.open(name, _FOLDER, dir_fd=descriptor)
         if identity(os.fstat(following)) in self.closed:
             os.close(following)
-            raise OSError(errno.EACCES, "it belongs to BAT OS itself, and tools do not enter it")
+            raise ToolFailed(f"{shown(name)} is not opened: it belongs to BAT OS itself, and tools do not enter it")
         return following
 
 

@@ -36,7 +36,7 @@ class FolderChange:
     tool: str
     path: str
     to: str = ""
-    """where it was moved"""
+    """new path, of a move"""
     existed: bool = False
     """True if there was a file before"""
     size: int = 0

@@ -143,7 +143,16 @@ class FolderConnector:
         look = {"move": self._look_moved, "delete": self._look_deleted}.get(tool.name)
         looks = None if look is None else lambda: asyncio.to_thread(look, said)
         name = self._spec.name
-        return ToolCall(connection=name, tool=tool, arguments=arguments, send=send, seconds=seconds, target=target, look=looks)
+        return ToolCall(
+            connection=name,
+            tool=tool,
+            arguments=arguments,
+            send=send,
+            seconds=seconds,
+            target=target,
+            look=looks,
+            process=str(os.getpid()),  # without its start: nothing has to be ended, and nothing outlives it that had to be waited for
+        )
 
     async def close(self) -> None:
         """Do nothing: no descriptor is kept between calls."""
@@ -191,12 +200,11 @@ class FolderConnector:
         until = time.monotonic() + self._services.limits.call_s * 0.8
         hits: list[dict[str, Any]] = []
         files = read = 0
-        stopped = ""
-        root = self._beneath()
+        root, whole = self._beneath(), True
         with root.folder(parts_of(said["path"])) as descriptor:
             for folder, name, path in _walk(root, descriptor, said["path"]):
-                if files >= SEARCHED_FILES or read >= SEARCHED_BYTES or len(hits) >= HITS or time.monotonic() > until:
-                    stopped = f"the search stopped after {files} files and {len(hits)} lines; name a folder or a longer text"
+                whole = files < SEARCHED_FILES and read < SEARCHED_BYTES and len(hits) < HITS and time.monotonic() < until
+                if not whole:
                     break
                 files += 1
                 try:
@@ -207,7 +215,10 @@ class FolderConnector:
                 read += len(data)
                 if b"\0" not in data:
                     hits += itertools.islice(_hits(data, wanted, path), HITS - len(hits))
-        return {"hits": hits, "files": files} | ({"stopped": stopped} if stopped else {})
+        stopped = f"the search stopped after {files} files and {len(hits)} lines; name a folder or a longer text"
+        if whole and len(hits) < HITS:
+            return {"hits": hits, "files": files}
+        return {"hits": hits, "files": files, "stopped": stopped}
 
     # --- changing
 
@@ -493,7 +504,7 @@ def _walk(root: Beneath, descriptor: int, path: str, depth: int = 0) -> Iterator
             if not stat.S_ISDIR(about.st_mode) or depth >= beneath.PARTS:
                 continue
             following = root.enter(descriptor, name)
-        except OSError:
+        except (OSError, ToolFailed):
             continue
         try:
             yield from _walk(root, following, here, depth + 1)

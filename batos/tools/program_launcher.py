@@ -67,8 +67,8 @@ def main(status: int) -> None:
             os.write(failing, (why or type(e).__name__).encode()[:2000])
         os._exit(127)
     os.close(failing)
-    if why := os.read(failed, 2000):
-        os.write(status, b"error " + why)
+    if refusal := os.read(failed, 2000):
+        os.write(status, b"error " + refusal)
         return
     while True:
         ready, _, _ = select.select([0, ended], [], [])

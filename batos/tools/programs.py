@@ -403,7 +403,8 @@ def _folders(given: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the folders that may be read, and those that may be changed."""
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
         raise InvalidInput(f"the option folders is {shown(given)}; give a list of absolute paths, with :ro where one may only be read")
-    readable, writable = [], []
+    readable: list[str] = []
+    writable: list[str] = []
     for one in given:
         path = one.removesuffix(":ro").removesuffix(":rw")
         if not os.path.isabs(path) or "\0" in path:

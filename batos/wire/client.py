@@ -24,7 +24,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from batos.config import MIB
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
@@ -134,6 +134,25 @@ class Accepted:
     error: dict[str, Any] | None = None
 
 
+class GrantTerms(TypedDict, total=False):
+    """Terms of a grant of tools; each that is left out does not narrow it."""
+
+    persona: str | None
+    mission: str | None
+    args: str | None
+    """constraints of arguments: `path=notes/* mode=r`, or a JSON object"""
+    until: str | None
+    """a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`)"""
+    uses: int | None
+    """greatest number of uses a day"""
+    bytes: int | None
+    """greatest number of bytes of payload a day"""
+    leaks: bool
+    """True: a mission that read untrusted text and private data may act outward without a question"""
+    system: bool
+    """True: also for missions of the system's own, which may only read"""
+
+
 class Client(Operating):
     """A connection to a daemon.
 
@@ -240,28 +259,39 @@ class Client(Operating):
         priority: int | None = None,
         may_ask: bool = False,
         write: bool = False,
+        tools: bool = False,
     ) -> Accepted:
         """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as in `submit`.
         :param write: also write a method for a selector that resembles a known one, and keep it without a rating or an example.
+        :param tools: let the method that is written for it use tools.
         """
         mission = str(uuid.uuid4()) if id is None else id
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
-        more = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask or None, "write": write or None}
+        more = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask or None, "write": write or None, "tools": tools or None}
         return await self._accept("send", id=mission, **message, **more)
 
     async def teach(
-        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+        self,
+        target: str,
+        selector: str,
+        examples: list[dict[str, Any]],
+        *,
+        intent: str | None = None,
+        tools: bool = False,
+        id: str | None = None,
     ) -> Accepted:
         """Teach examples of a message: a mission makes a method that keeps them.
 
         :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: the arguments of the message, the slots before, the
             result, the slots after. All but `result` may be left out.
         :param intent: the purpose of the message, in words.
+        :param tools: let the method use tools.
         """
         mission = str(uuid.uuid4()) if id is None else id
-        return await self._accept("teach", id=mission, target=target, selector=selector, examples=examples, intent=intent)
+        lesson = {"target": target, "selector": selector, "examples": examples, "intent": intent}
+        return await self._accept("teach", id=mission, **lesson, tools=tools or None)
 
     async def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         """Bring back an earlier version of a method: the one before the newest, or `version`; 0 is the state before the first."""
@@ -588,31 +618,14 @@ class Client(Operating):
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return await self._ask("tools_resume")
 
-    async def tool_grant(  # noqa: PLR0913  each is a field of the wire
-        self,
-        verdict: Literal["deny", "ask", "allow"],
-        pattern: str,
-        *,
-        persona: str | None = None,
-        mission: str | None = None,
-        args: str | None = None,
-        until: str | None = None,
-        uses: int | None = None,
-        bytes: int | None = None,
-        leaks: bool = False,
-        system: bool = False,
-    ) -> dict[str, Any]:
+    async def tool_grant(self, verdict: Literal["deny", "ask", "allow"], pattern: str, **terms: Unpack[GrantTerms]) -> dict[str, Any]:
         """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
 
         :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
-        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
-        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
-        :param uses: most uses a day; likewise `bytes`, of payload.
-        :param leaks: a mission that read untrusted text and private data may act outward without a question.
-        :param system: also for missions of the system's own, which may only read.
+        :param terms: what narrows it (`GrantTerms`).
         """
-        told = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
-        return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told, leaks=leaks or None, system=system or None)
+        told: dict[str, Any] = {name: value for name, value in terms.items() if value not in (None, False)}
+        return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told)
 
     async def tool_grants(self) -> dict[str, Any]:
         """Return the grants, in the order in which they were made, each with its use today."""
