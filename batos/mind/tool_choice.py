@@ -154,7 +154,8 @@ async def choose(
 
     :param k: number of tools that are looked at.
     :param again: an earlier call for this text that failed: it is not chosen again, and its error is told to the model.
-    :param floor: least fitness of a tool that is called, if no model uses tools by itself.
+    :param floor: least fitness of a tool that is called, if no model uses tools by itself; below 0, the best tool is called, however
+        unlike it is.
     :raises InferenceFailed: as the model's answer fails.
     """
     best = await offered(text, offers, k, services.likeness)
@@ -265,7 +266,7 @@ async def _by_schema(
     if again is not None:
         chosen = next((one for one in rated if one.offer.name == again.call.name), chosen)
     name, told = chosen.offer.name, f"likeness {chosen.like:.2f}, fitness {chosen.fitness:.2f}"
-    if again is None and (chosen.fitness < floor or (chosen.like < LIKE and floor > 0)):
+    if again is None and (chosen.fitness < floor or (chosen.like < LIKE and floor >= 0)):
         lacks = f"; the brief does not tell {_names(chosen.reading.open)}" if chosen.reading.open else ""
         return ToolChoice((), f"no tool fits: the best, {name}, has {told}; at least {LIKE} and {floor} are needed{lacks}")
     arguments, open_ = chosen.reading.arguments, chosen.reading.open
