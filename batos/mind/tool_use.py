@@ -237,10 +237,10 @@ class ToolUse:
 
     async def allow(self, call: ToolCall) -> str:
         """Return by whose leave a call is made; see `batos.tools.effects.Caller`."""
-        if self._is_by_hand(call):
-            return "its user called it"
         while True:
             permission = self._decide(call)
+            if permission.verdict != DENY and self._is_by_hand(call):
+                return "its user called it"
             if permission.verdict == ASK:
                 await self._asked([PendingCall(call, permission)])
                 continue
