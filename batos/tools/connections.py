@@ -86,7 +86,8 @@ def find(holder: UvmObject, wanted: str) -> UvmObject:
     if name is None:
         known = ", ".join(sorted(there)) or "none; `batos tools add` makes one"
         raise UnknownTool(f"{wanted!r} is not a connection{nearest(wanted, list(there))}; connections are: {known}")
-    return there[name]
+    found: UvmObject = there[name]
+    return found
 
 
 def find_tool(connection: UvmObject, wanted: str) -> ToolDefinition:
