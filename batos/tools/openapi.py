@@ -1,0 +1,196 @@
+"""OpenAPI connections: the operations of an API's document are its tools; the requests are those of HTTP connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from batos.config import shown
+from batos.errors import EgressRefused, InvalidInput, ToolFailed
+from batos.tools import openapi_document
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, ToolCall, ToolDefinition
+from batos.tools.egress import Egress, EgressLimits, origin_of
+from batos.tools.http import adjusted
+from batos.tools.http_sending import HttpRequest, HttpSender, check_options, checked_base, is_private_name, plain, seconds_of
+
+log = structlog.get_logger("batos.tools")
+_DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
+
+
+class OpenApiConnector:
+    """Connector of an API that an OpenAPI document describes. The place is a file or a URL. Options beside those of `HttpSender`: `server`
+    (the URL of the API; needed where the document is a file, or names a server of another origin), `classes`, `look`, `undo`.
+    """
+
+    def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:
+        """
+        :raises InvalidInput: if the place or an option is not valid.
+        """
+        check_options(spec, (*HttpSender.OPTIONS, "server", "classes", "look", "undo"))
+        seconds_of(spec, services.limits.call_s)
+        server = spec.options.get("server", "")
+        if not isinstance(server, str):
+            raise InvalidInput(f"{spec.name}: the option server is {shown(server)}; give the URL of the API")
+        self._spec, self._services = spec, services
+        self._server = checked_base(server) if server else ""
+        self._url = spec.place if spec.place.startswith(("http://", "https://")) else ""
+        if self._url:
+            origin_of(self._url)
+        elif not spec.place.startswith("/") or "\0" in spec.place:
+            raise InvalidInput(f"the document {shown(spec.place)} is not valid; give a URL, or an absolute path of a file")
+        self._senders: dict[str, HttpSender] = {}
+
+    async def tools(self) -> Sequence[ToolDefinition]:
+        """Read the document; return a tool for each operation that can be sent.
+
+        :raises InvalidInput: if the document is broken, or its server is not one that the user named.
+        :raises ToolFailed, EgressFailed, EgressRefused: if it cannot be had.
+        """
+        data = await self._document()
+        reading, base = await asyncio.to_thread(self._read, data)
+        for one in reading.left_out:
+            log.warning("operation_left_out", connection=self._spec.name, why=one[:300])
+        if not reading.tools:
+            why = f"; left out were {'; '.join(reading.left_out[:5])}" if reading.left_out else ""
+            raise InvalidInput(f"{shown(self._spec.place)} describes no operation that could be a tool{why}")
+        made = [ToolDefinition.of({**tool.to_wire(), "details": {**tool.details, "base": base}}) for tool in reading.tools]
+        return adjusted(self._spec, made, keyed=False, private=self._sender(base).private)
+
+    async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
+        """Make the request of an operation ready.
+
+        :raises InvalidInput: if an argument does not fit its place in the request, or a secret is missing.
+        """
+        details = tool.details
+        if not {"method", "path", "base", "sent"} <= set(details):
+            raise ToolFailed(
+                f"{self._spec.name}.{tool.name} was not read from a document; `batos tools test {self._spec.name}` reads it anew"
+            )
+        self._check_server(details["base"])
+        sender = self._sender(details["base"])
+        path = details["path"]
+        pairs: list[tuple[str, str]] = []
+        for about in details["sent"]:
+            value = arguments.get(about["argument"])
+            if about["in"] == "path":
+                path = path.replace(f"{{{about['name']}}}", _path_part(about["argument"], value))
+            elif value is not None:
+                pairs += _pairs(about, value)
+        content, kind = _content(details.get("body"), arguments)
+        headers = {"Accept": "application/json, */*;q=0.5", **({"Content-Type": kind} if content is not None else {})}
+        request = HttpRequest(
+            method=details["method"],
+            url=sender.url(path, pairs),
+            headers={name: value for name, value in headers.items() if name.lower() not in {own.lower() for own in sender.headers}},
+            content=content,
+            key_header=details.get("key_header", ""),
+        )
+        return sender.ready(tool, arguments, request)
+
+    async def close(self) -> None:
+        """Close the connections that are kept open."""
+        for sender in self._senders.values():
+            await sender.close()
+        self._senders.clear()
+
+    async def _document(self) -> bytes:
+        if not self._url:
+            try:
+                return await asyncio.to_thread(_bytes_of, Path(self._spec.place))
+            except OSError as e:
+                raise ToolFailed(f"the document {shown(self._spec.place)} cannot be read: {e.strerror or e}") from None
+        origin = origin_of(self._url)
+        limits = EgressLimits(bytes=openapi_document.DOCUMENT_BYTES, seconds=self._services.limits.connect_s)
+        private = is_private_name(origin.host) or self._spec.options.get("private") is True
+        egress = Egress(private=[origin], limits=limits) if private else Egress([origin], limits=limits)
+        try:
+            answer = await egress.request("GET", self._url, headers={"Accept": "application/json, application/yaml;q=0.9, */*;q=0.5"})
+        finally:
+            await egress.close()
+        if answer.status != 200:
+            raise ToolFailed(f"the document {shown(self._url)} was answered {answer.status}; give the URL of the document, or a file of it")
+        return answer.body
+
+    def _read(self, data: bytes) -> tuple[openapi_document.OpenApiReading, str]:
+        document = openapi_document.parsed(data, self._spec.place)
+        base = self._server or self._named_server(document)
+        self._check_server(base)
+        skipped = list(self._spec.options.get("query") or {})
+        if self._server:
+            document = {name: value for name, value in document.items() if name != "servers"}
+        return openapi_document.read(document, base, self._url, skipped), base
+
+    def _named_server(self, document: Mapping[str, Any]) -> str:
+        found = openapi_document.servers(document, self._url)
+        if not self._url:
+            names = f", such as {found[0]}" if found else ""
+            raise InvalidInput(f"{self._spec.name}: the document is a file; name the API's server in the option server{names}")
+        return checked_base(found[0] if found else str(origin_of(self._url)))
+
+    def _check_server(self, base: str) -> None:
+        named = origin_of(self._server or self._url) if self._server or self._url else None
+        if origin_of(base) != named:
+            there = str(named) if named else "none"
+            raise EgressRefused(
+                f"the document names the server {base}, its user named {there}; if it is the right one, give it in the option server"
+            )
+
+    def _sender(self, base: str) -> HttpSender:
+        if base not in self._senders:
+            self._senders[base] = HttpSender(self._spec, self._services, base)
+        return self._senders[base]
+
+
+def _bytes_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(openapi_document.DOCUMENT_BYTES + 1)
+
+
+def _path_part(name: str, value: Any) -> str:
+    text = ",".join(map(plain, value)) if isinstance(value, list) else "" if value is None or isinstance(value, dict) else plain(value)
+    if text in ("", ".", "..") or "/" in text or "\\" in text:
+        raise InvalidInput(f"{name}: {shown(value)} cannot be a part of a path; allowed are text without slashes, not . or .., and numbers")
+    return urllib.parse.quote(text, safe="")
+
+
+def _pairs(about: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
+    """Return the pairs of a query for one parameter, in the style that the document says."""
+    name, style, explode = about["name"], about["style"], about["explode"]
+    if style == "json":
+        return [(name, json.dumps(value, ensure_ascii=False))]
+    if isinstance(value, list):
+        texts = [plain(one) for one in value if one is not None]
+        return [(name, one) for one in texts] if explode else [(name, _DELIMITERS.get(style, ",").join(texts))]
+    if isinstance(value, dict):
+        if style == "deepObject":
+            return [(f"{name}[{inner}]", plain(one)) for inner, one in value.items()]
+        if explode:
+            return [(inner, plain(one)) for inner, one in value.items()]
+        return [(name, ",".join(f"{inner},{plain(one)}" for inner, one in value.items()))]
+    return [(name, plain(value))]
+
+
+def _content(body: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> tuple[bytes | None, str]:
+    if not body:
+        return None, ""
+    kind = body["type"]
+    if "whole" in body:
+        if body["whole"] not in arguments:
+            return None, ""
+        value = arguments[body["whole"]]
+    else:
+        value = {name: arguments[argument] for argument, name in body["fields"].items() if argument in arguments}
+        if not value and not body["required"]:
+            return None, ""
+    if "json" in kind:
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), kind
+    if "form-urlencoded" in kind:
+        pairs = [(name, plain(one)) for name, held in dict(value).items() for one in (held if isinstance(held, list) else [held])]
+        return urllib.parse.urlencode(pairs).encode(), kind
+    return plain(value).encode("utf-8", "replace"), kind

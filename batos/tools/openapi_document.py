@@ -1,0 +1,477 @@
+"""OpenAPI documents, read by rule: the operations of a document (3.0, 3.1, Swagger 2.0; JSON or YAML) become tools.
+
+The parameters of path, query and body become one flat schema. Header and cookie parameters are not a model's to give; a header for
+idempotency keys makes an operation keyed. References are resolved within the document, to a bounded depth and size for each operation,
+so that reading is linear in the number of operations, whatever refers to whatever.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.config import shown
+from batos.errors import InvalidInput
+from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
+from batos.tools.definitions import ToolDefinition
+
+DOCUMENT_BYTES = 32 << 20
+"""Greatest size of a document."""
+NODES = 300
+"""Greatest number of schema nodes of one operation; what is beyond is cut off."""
+DEEPEST = 6
+"""Greatest depth of a schema, references included."""
+_METHODS = {"get": READS, "head": READS, "options": READS, "put": IDEMPOTENT, "delete": IDEMPOTENT, "post": ACTS, "patch": ACTS}
+_KEY_HEADER = re.compile(r"(x-)?idempotency-?key\Z", re.IGNORECASE)
+_SHOWN = ("head", "options")  # operations that tell a model nothing
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_PLAIN = (
+    "enum", "const", "default", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+)  # fmt: skip
+_CHOICES = ("anyOf", "oneOf")
+_HOPS = 32
+_DESCRIPTION_CHARS = 200
+_ENUM = 200
+_HIDDEN = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
+_FORM = "application/x-www-form-urlencoded"
+
+
+class OpenApiReading(NamedTuple):
+    """Tools of a document, with the operations that were left out and the number of schema nodes that were resolved."""
+
+    tools: tuple[ToolDefinition, ...]
+    left_out: tuple[str, ...]
+    nodes: int
+
+
+def parsed(data: bytes, place: str) -> Mapping[str, Any]:
+    """Return a document of JSON or YAML.
+
+    :raises InvalidInput: if it is neither, too large, or not an OpenAPI document.
+    """
+    if len(data) > DOCUMENT_BYTES:
+        raise InvalidInput(f"{shown(place)} has {len(data)} bytes; an OpenAPI document has at most {DOCUMENT_BYTES}")
+    try:
+        document = json.loads(data) if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else _yaml(data)
+    except RecursionError:
+        raise InvalidInput(f"{shown(place)} is nested too deep for an OpenAPI document") from None
+    except ValueError as e:
+        raise InvalidInput(f"{shown(place)} is neither valid JSON nor valid YAML: {str(e)[:300]}") from None
+    if not isinstance(document, Mapping):
+        raise InvalidInput(f"{shown(place)} is not an OpenAPI document: it holds {type(document).__name__}, not an object")
+    version = str(document.get("openapi") or document.get("swagger") or "")
+    if not version.startswith(("3.", "2.0", "2")) or (version.startswith("2") and "swagger" not in document):
+        raise InvalidInput(f"{shown(place)} names the version {shown(version)}; allowed are openapi 3.0, 3.1 and swagger 2.0")
+    if not isinstance(document.get("paths", {}), Mapping):
+        raise InvalidInput(f"{shown(place)} is not valid: its paths are not an object")
+    return document
+
+
+def servers(node: Mapping[str, Any], place: str) -> list[str]:
+    """Return the URLs of the servers that a document, path or operation names, with the defaults of their variables.
+
+    :param place: URL of the document, which relative servers start from; empty for a file.
+    :raises InvalidInput: if a server is not valid.
+    """
+    if "swagger" in node:
+        split = urllib.parse.urlsplit(place)
+        schemes = node.get("schemes") or [split.scheme or "https"]
+        scheme = "https" if "https" in schemes else str(schemes[0])
+        host = str(node.get("host") or split.netloc)
+        return [f"{scheme}://{host}{node.get('basePath') or ''}"] if host else []
+    found = []
+    given = node.get("servers") or []
+    if not isinstance(given, list):
+        raise InvalidInput("the document's servers are not a list")
+    for server in given:
+        if not isinstance(server, Mapping) or not isinstance(server.get("url"), str):
+            raise InvalidInput(f"the server {shown(server)} of the document is not valid: it has no url")
+        url, variables = server["url"], server.get("variables") or {}
+        for name in re.findall(r"\{([^{}]+)\}", url):
+            about = variables.get(name) if isinstance(variables, Mapping) else None
+            if not isinstance(about, Mapping) or "default" not in about:
+                raise InvalidInput(f"the server {shown(url)} has no value for {{{name}}}; name the server in the option server")
+            url = url.replace(f"{{{name}}}", str(about["default"]))
+        found.append(urllib.parse.urljoin(place, url) if place else url)
+    return found
+
+
+def read(document: Mapping[str, Any], base: str, place: str = "", skipped: Sequence[str] = ()) -> OpenApiReading:
+    """Return the tools of a document's operations.
+
+    :param base: URL that paths are beneath.
+    :param place: URL of the document, where it has one.
+    :param skipped: parameters of queries that the connection sets itself.
+    :raises InvalidInput: with the operation, if the document is broken.
+    """
+    schemas = _Schemas(document)
+    tools: list[ToolDefinition] = []
+    left_out: list[str] = []
+    names: set[str] = set()
+    for path, method, shared, operation in _operations(document, schemas):
+        where = f"{method.upper()} {path}"
+        try:
+            own = [url for node in (operation, shared) for url in servers({"servers": node.get("servers")}, place)]
+            if own and own[0].rstrip("/") != base:
+                left_out.append(f"{where}: it has a server of its own, {own[0]}")
+                continue
+            tool = _Operation(document, schemas, path, method, skipped).tool(shared, operation)
+        except _Unsupported as e:
+            left_out.append(f"{where}: {e}")
+        except InvalidInput as e:
+            raise InvalidInput(f"the OpenAPI document is broken at {where}: {e.message}") from None
+        except (TypeError, AttributeError, ValueError, KeyError) as e:
+            raise InvalidInput(f"the OpenAPI document is broken at {where}: {type(e).__name__} {str(e)[:200]}") from None
+        else:
+            tools.append(_named(tool, _free(tool.name, names)))
+    return OpenApiReading(tuple(tools), tuple(left_out), schemas.nodes)
+
+
+class _Unsupported(Exception):
+    """An operation that no tool can be made of."""
+
+
+def _yaml(data: bytes) -> Any:
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError:
+        raise InvalidInput("YAML is not read, for PyYAML is missing; give the document as JSON") from None
+    try:
+        return yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as e:
+        raise ValueError(str(e)) from None
+
+
+def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+    for path, item in (document.get("paths") or {}).items():
+        if not isinstance(path, str) or not path.startswith("/"):
+            if str(path).startswith("x-"):
+                continue
+            raise InvalidInput(f"the OpenAPI document is broken: the path {shown(path)} does not begin with /")
+        item = schemas.resolved(item or {})
+        if not isinstance(item, Mapping):
+            raise InvalidInput(f"the OpenAPI document is broken: the path {shown(path)} is not an object")
+        for method in _METHODS:
+            operation = item.get(method)
+            if operation is None or method in _SHOWN:
+                continue
+            if not isinstance(operation, Mapping):
+                raise InvalidInput(f"the OpenAPI document is broken: {method.upper()} {path} is not an object")
+            yield path, method, item, operation
+
+
+def _free(name: str, names: set[str]) -> str:
+    for count in itertools.count(2):
+        if name not in names:
+            names.add(name)
+            return name
+        name = f"{re.sub(r'_[0-9]+$', '', name) if count > 2 else name}_{count}"
+    raise AssertionError("counting does not end")
+
+
+def _named(tool: ToolDefinition, name: str) -> ToolDefinition:
+    return ToolDefinition.of({**tool.to_wire(), "name": name})
+
+
+class _Schemas:
+    """Schemas of a document with their references resolved. `nodes` counts those that were made, in all."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document, self.nodes, self._left = document, 0, 0
+
+    def begin(self) -> None:
+        """Begin an operation: its schemas have nodes of their own."""
+        self._left = NODES
+
+    def resolved(self, node: Any) -> Any:
+        """Return what a reference refers to, through references to references; another node as it is."""
+        for _ in range(_HOPS):
+            if not isinstance(node, Mapping) or not isinstance(node.get("$ref"), str):
+                return node
+            node = self._at(node["$ref"])
+        raise InvalidInput(f"the reference {shown(node)} leads to itself")
+
+    def schema(self, node: Any, *, response: bool = False, depth: int = 0, inside: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """Return a JSON schema without references; {}, which allows all, where it is cut off.
+
+        :param inside: references that the node stands in: another one to them is circular.
+        """
+        self.nodes += 1
+        self._left -= 1
+        if not isinstance(node, Mapping) or depth > DEEPEST or self._left < 0:
+            return {}
+        hops = 0
+        while isinstance(node.get("$ref"), str):
+            ref, hops = node["$ref"], hops + 1
+            if ref in inside or hops > _HOPS:
+                return {}
+            inside |= {ref}
+            found = self._at(ref)
+            if not isinstance(found, Mapping):
+                return {}
+            node = {**found, **{name: value for name, value in node.items() if name != "$ref"}}
+        made = _facts(node)
+
+        def inner(part: Any) -> dict[str, Any]:
+            return self.schema(part, response=response, depth=depth + 1, inside=inside)
+
+        if isinstance(properties := node.get("properties"), Mapping):
+            hidden = "writeOnly" if response else "readOnly"
+            kept = {str(name): part for name, part in properties.items() if not (isinstance(part, Mapping) and part.get(hidden) is True)}
+            made["properties"] = {name: inner(part) for name, part in itertools.islice(kept.items(), max(0, self._left))}
+            made.setdefault("type", "object")
+            if required := [name for name in _texts(node.get("required")) if name in made["properties"]]:
+                made["required"] = required
+        if isinstance(node.get("items"), Mapping):
+            made["items"] = inner(node["items"])
+        if isinstance(more := node.get("additionalProperties"), Mapping | bool):
+            made["additionalProperties"] = inner(more) if isinstance(more, Mapping) else more
+        for word in _CHOICES:
+            if isinstance(parts := node.get(word), list) and parts:
+                made[word] = [inner(part) for part in parts[: max(1, self._left)]]
+        for part in node.get("allOf") or () if isinstance(node.get("allOf"), list) else ():
+            made = _both(made, inner(part))
+        if "allOf" in node and "properties" in made:
+            made.pop("additionalProperties", None)  # each part would refuse what the others allow
+        return made
+
+    def _at(self, ref: str) -> Any:
+        if not ref.startswith("#"):
+            raise InvalidInput(f"the reference {shown(ref)} leaves the document, which is not followed; bundle it into one document first")
+        found: Any = self._document
+        for part in ref[1:].split("/")[1:]:
+            name = urllib.parse.unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            elif isinstance(found, Mapping) and name in found:
+                found = found[name]
+            elif isinstance(found, Mapping) and name.isdecimal() and int(name) in found:  # YAML reads 200 as a number
+                found = found[int(name)]
+            else:
+                raise InvalidInput(f"the reference {shown(ref)} leads nowhere")
+        return found
+
+
+class _Operation:
+    """One operation, on its way to a tool."""
+
+    def __init__(self, document: Mapping[str, Any], schemas: _Schemas, path: str, method: str, skipped: Sequence[str]) -> None:
+        self._document, self._schemas, self._path, self._method = document, schemas, path, method
+        self._skipped = frozenset(skipped)
+        self._properties: dict[str, Any] = {}
+        self._required: list[str] = []
+        self._key_header = ""
+        self._details: dict[str, Any] = {"method": method.upper(), "path": path}
+
+    def tool(self, shared: Mapping[str, Any], operation: Mapping[str, Any]) -> ToolDefinition:
+        """Return the tool.
+
+        :raises _Unsupported: if its body has a form that is not sent.
+        """
+        self._schemas.begin()
+        swagger: list[Mapping[str, Any]] = []
+        sent: list[dict[str, Any]] = []
+        for one in self._parameters(shared, operation):
+            (swagger.append(one) if one["in"] in ("body", "formData") else self._take(one, sent))
+        missing = set(re.findall(r"\{([^{}]+)\}", self._path)) - {one["name"] for one in sent if one["in"] == "path"}
+        for name in sorted(missing):
+            self._take({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}, sent)
+        body = self._swagger_body(swagger, operation) if swagger else self._schemas.resolved(operation.get("requestBody"))
+        if isinstance(body, Mapping):
+            self._take_body(body)
+        kind = KEYED if self._key_header and _METHODS[self._method] == ACTS else _METHODS[self._method]
+        self._details |= {"sent": sent, **({"key_header": self._key_header} if self._key_header else {})}
+        schema: dict[str, Any] = {"type": "object", "properties": self._properties, "additionalProperties": False}
+        if self._required:
+            schema["required"] = list(dict.fromkeys(self._required))
+        said = operation.get("summary") or operation.get("description") or f"{self._method.upper()} {self._path}"
+        return ToolDefinition(
+            name=_name(operation.get("operationId"), self._method, self._path),
+            description=_words(said, 600),
+            parameters=schema,
+            result=self._result(operation.get("responses")),
+            kind=kind,
+            details=self._details,
+        )
+
+    def _parameters(self, shared: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        found: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for node in (shared, operation):
+            for given in node.get("parameters") or ():
+                one = self._schemas.resolved(given)
+                if not isinstance(one, Mapping) or not isinstance(one.get("name"), str) or not isinstance(one.get("in"), str):
+                    raise InvalidInput(f"the parameter {shown(given)} has no name or no place")
+                found[one["name"], one["in"]] = one
+        return list(found.values())
+
+    def _take(self, one: Mapping[str, Any], sent: list[dict[str, Any]]) -> None:
+        name, place = one["name"], one["in"]
+        if place == "header" and _KEY_HEADER.match(name):
+            self._key_header = name
+        if place not in ("path", "query") or (place == "query" and name in self._skipped):
+            return
+        content = one.get("content")
+        schema = next(iter(content.values())).get("schema") if isinstance(content, Mapping) and content else one.get("schema")
+        made = self._schemas.schema(
+            schema if isinstance(schema, Mapping) else {k: v for k, v in one.items() if k not in ("required", "description")}
+        )
+        if said := _words(one.get("description"), _DESCRIPTION_CHARS):
+            made["description"] = said
+        argument = self._argument(name, place)
+        self._properties[argument] = made
+        if one.get("required") is True or place == "path":
+            self._required.append(argument)
+        style = "json" if content else str(one.get("style") or ("simple" if place == "path" else "form"))
+        explode = one.get("explode", style in ("form", "deepObject"))
+        if "collectionFormat" in one or ("swagger" in self._document and made.get("type") == "array"):
+            explode = one.get("collectionFormat") == "multi"
+            style = {"ssv": "spaceDelimited", "pipes": "pipeDelimited"}.get(str(one.get("collectionFormat")), style)
+        sent.append({"argument": argument, "name": name, "in": place, "style": style, "explode": bool(explode)})
+
+    def _take_body(self, body: Mapping[str, Any]) -> None:
+        content = body.get("content")
+        if not isinstance(content, Mapping) or not content:
+            return
+        media = _media(content)
+        if media is None:
+            if body.get("required") is True:
+                raise _Unsupported(f"its body is {', '.join(map(str, content))}, which is not sent; JSON, forms and text are")
+            return
+        about = self._schemas.resolved(content[media]) or {}
+        schema = self._schemas.schema(about.get("schema"))
+        needed = body.get("required") is True
+        kind = "application/json" if "*" in media else media
+        fields: dict[str, str] = {}
+        if schema.get("type") == "object" and schema.get("properties") and not any(word in schema for word in _CHOICES):
+            required = set(schema.get("required") or ())
+            for name, part in schema["properties"].items():
+                fields[argument := self._argument(name, "body")] = name
+                self._properties[argument] = part
+                if needed and name in required:
+                    self._required.append(argument)
+            self._details["body"] = {"type": kind, "fields": fields, "required": needed}
+            return
+        argument = self._argument("body", "request")
+        self._properties[argument] = schema
+        if needed:
+            self._required.append(argument)
+        self._details["body"] = {"type": kind, "whole": argument, "required": needed}
+
+    def _argument(self, name: str, place: str) -> str:
+        return name if name not in self._properties else _free(f"{place}_{name}", set(self._properties))
+
+    def _swagger_body(self, given: Sequence[Mapping[str, Any]], operation: Mapping[str, Any]) -> dict[str, Any]:
+        consumes = operation.get("consumes") or self._document.get("consumes") or []
+        if given[0]["in"] == "body":
+            media = next((str(one) for one in consumes if "json" in str(one)), "application/json")
+            return {"required": given[0].get("required") is True, "content": {media: {"schema": given[0].get("schema")}}}
+        if any(one.get("type") == "file" for one in given):
+            return {"required": True, "content": {"multipart/form-data": {}}}
+        properties = {one["name"]: {name: value for name, value in one.items() if name not in ("in", "name", "required")} for one in given}
+        required = [one["name"] for one in given if one.get("required") is True]
+        return {
+            "required": bool(required),
+            "content": {_FORM: {"schema": {"type": "object", "properties": properties, "required": required}}},
+        }
+
+    def _result(self, responses: Any) -> dict[str, Any] | None:
+        if not isinstance(responses, Mapping):
+            return None
+        by_status = {str(status): node for status, node in responses.items()}
+        status = next((one for one in sorted(by_status) if one.startswith("2")), "default")
+        answer = self._schemas.resolved(by_status.get(status))
+        if not isinstance(answer, Mapping):
+            return None
+        content = answer.get("content")
+        schema = answer.get("schema")
+        if isinstance(content, Mapping):
+            about = next((node for media, node in content.items() if "json" in str(media)), None)
+            schema = about.get("schema") if isinstance(about, Mapping) else None
+        if not isinstance(schema, Mapping):
+            return None
+        body = self._schemas.schema(schema, response=True)
+        return {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": {"type": "string"}}}
+
+
+def _media(content: Mapping[str, Any]) -> str | None:
+    medias = [str(one) for one in content]
+    for pattern in (
+        r"application/json\b",
+        r"[\w.+/-]*json\b",
+        r"\*/\*",
+        r"application/\*",
+        r"application/x-www-form-urlencoded\b",
+        r"text/",
+    ):
+        for one in medias:
+            if re.match(pattern, one):
+                return one
+    return None
+
+
+def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a schema says of its value itself, as JSON Schema 2020-12 has it."""
+    made: dict[str, Any] = {}
+    types = [str(one) for one in (node["type"] if isinstance(node.get("type"), list) else [node.get("type")])]
+    types = ["string" if one == "file" else one for one in types]
+    types = [one for one in types if one in _TYPES]
+    if node.get("nullable") is True and types and "null" not in types:
+        types.append("null")
+    if types:
+        made["type"] = types[0] if len(types) == 1 else types
+    for name in _PLAIN:
+        if name in node and _is_json(node[name]):
+            made[name] = node[name]
+    for word, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(made.get(word), bool):  # as OpenAPI 3.0 has it
+            if made.pop(word) and bound in made:
+                made[word] = made.pop(bound)
+    if isinstance(made.get("enum"), list):
+        if node.get("nullable") is True and None not in made["enum"]:
+            made["enum"] = [*made["enum"], None]
+        if len(made["enum"]) > _ENUM or not made["enum"]:
+            del made["enum"]
+    if said := _words(node.get("description"), _DESCRIPTION_CHARS):
+        made["description"] = said
+    return made
+
+
+def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that asks for what two ask for, as far as flat properties go."""
+    made = {**other, **one}
+    if "properties" in one or "properties" in other:
+        made["properties"] = {**other.get("properties", {}), **one.get("properties", {})}
+        made.setdefault("type", "object")
+    if required := [*one.get("required", ()), *other.get("required", ())]:
+        made["required"] = list(dict.fromkeys(required))
+    return made
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        return len(json.dumps(value, allow_nan=False)) <= 20_000
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _words(said: Any, most: int) -> str:
+    if not isinstance(said, str):
+        return ""
+    text = " ".join(_HIDDEN.sub(" ", said).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _name(given: Any, method: str, path: str) -> str:
+    text = given if isinstance(given, str) else ""
+    text = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or re.sub(r"[^A-Za-z0-9]+", "_", f"{method}_{path}").strip("_")
+    return text[:90]

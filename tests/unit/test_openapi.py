@@ -1,0 +1,284 @@
+"""OpenAPI documents: what becomes of their operations, and what is said of broken ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from batos.errors import EgressRefused, InvalidInput, ToolFailed
+from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
+from batos.tools import openapi_document
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolDefinition, ToolLimits, check_definitions
+from batos.tools.openapi import OpenApiConnector
+
+BASE = "https://api.example.org/v1"
+
+
+def document(paths: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "paths": paths, **more}
+
+
+def tools_of(paths: dict[str, Any], **more: Any) -> dict[str, ToolDefinition]:
+    made = openapi_document.read(document(paths, **more), BASE).tools
+    check_definitions("api", made, ToolLimits())
+    for one in made:
+        Draft202012Validator.check_schema(one.parameters)
+    return {one.name: one for one in made}
+
+
+def with_body(schema: Any, media: str = "application/json", **more: Any) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media: {"schema": schema}}}, **more}
+
+
+def test_an_operation_becomes_a_tool_with_flat_parameters() -> None:
+    body = {
+        "type": "object",
+        "required": ["sku"],
+        "properties": {"sku": {"type": "string"}, "id": {"type": "integer"}, "no": {"readOnly": True}},
+    }
+    parameters = [
+        {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "dry", "in": "query", "schema": {"type": "boolean", "nullable": True}},
+        {"name": "Authorization", "in": "header", "schema": {"type": "string"}},
+        {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}},
+    ]
+    made = tools_of(
+        {"/shops/{id}/orders": {"parameters": parameters, "post": with_body(body, operationId="order/make", summary="Order tea.")}}
+    )
+    tool = made["order_make"]
+    assert tool.parameters["properties"] == {
+        "id": {"type": "string"}, "dry": {"type": ["boolean", "null"]}, "sku": {"type": "string"}, "body_id": {"type": "integer"},
+    }  # fmt: skip
+    assert tool.parameters["required"] == ["id", "sku"]
+    assert (tool.kind, tool.description, tool.details["key_header"]) == (KEYED, "Order tea.", "Idempotency-Key")
+
+
+def test_classes_follow_the_method_and_names_are_free() -> None:
+    made = tools_of(
+        {"/a": {"get": {"operationId": "x"}, "put": {"operationId": "x"}, "delete": {}, "post": {"operationId": "x"}, "head": {}}}
+    )
+    assert {name: tool.kind for name, tool in made.items()} == {"x": READS, "x_2": IDEMPOTENT, "delete_a": IDEMPOTENT, "x_3": ACTS}
+
+
+def test_references_and_allof_are_resolved_and_circles_are_cut() -> None:
+    schemas = {
+        "Named": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+        "Node": {"allOf": [{"$ref": "#/components/schemas/Named"}, {"properties": {"next": {"$ref": "#/components/schemas/Node"}}}]},
+        "Loop": {"$ref": "#/components/schemas/Loop"},
+    }
+    body = {"type": "object", "properties": {"node": {"$ref": "#/components/schemas/Node"}, "loop": {"$ref": "#/components/schemas/Loop"}}}
+    properties = tools_of({"/a": {"post": with_body(body)}}, components={"schemas": schemas})["post_a"].parameters["properties"]
+    assert properties["node"] == {"type": "object", "properties": {"next": {}, "name": {"type": "string"}}, "required": ["name"]}
+    assert properties["loop"] == {}
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=10, max_size=10),
+    st.sampled_from(["properties", "allOf", "anyOf", "items", "$ref"]),
+)
+def test_any_graph_of_references_is_read_within_its_bound(edges: list[list[int]], word: str) -> None:
+    def node(targets: list[int]) -> dict[str, Any]:
+        refs = [{"$ref": f"#/components/schemas/S{target}"} for target in targets]
+        if not refs:
+            return {"type": "string"}
+        by_word = {"properties": {f"p{number}": ref for number, ref in enumerate(refs)}, "items": refs[0], "$ref": refs[0]["$ref"]}
+        return {word: by_word.get(word, refs)}
+
+    schemas = {f"S{number}": node(targets) for number, targets in enumerate(edges)}
+    found = openapi_document.read(
+        document({"/a": {"post": with_body({"$ref": "#/components/schemas/S0"})}}, components={"schemas": schemas}), BASE
+    )
+    assert "$ref" not in json.dumps(found.tools[0].parameters)
+    Draft202012Validator.check_schema(found.tools[0].parameters)
+    assert found.nodes <= 2 * openapi_document.NODES
+
+
+def test_reading_is_linear_in_the_number_of_operations() -> None:
+    schemas = {
+        f"S{n}": {"type": "object", "properties": {f"p{m}": {"$ref": f"#/components/schemas/S{(n * 7 + m) % 40}"} for m in range(8)}}
+        for n in range(40)
+    }
+
+    def nodes(count: int) -> int:
+        paths = {f"/things{n}/{{id}}": {"post": with_body({"$ref": f"#/components/schemas/S{n % 40}"})} for n in range(count)}
+        found = openapi_document.read(document(paths, components={"schemas": schemas}), BASE)
+        assert len(found.tools) == count
+        check_definitions("api", found.tools, ToolLimits(tools=2000))
+        return found.nodes
+
+    few, many = nodes(120), nodes(1200)
+    assert many == 10 * few
+    assert many <= 1200 * 2 * openapi_document.NODES
+
+
+def test_swagger_2_is_read() -> None:
+    body = {"in": "body", "name": "it", "required": True, "schema": {"$ref": "#/definitions/Pet"}}
+    old = {
+        "swagger": "2.0", "host": "api.example.org", "basePath": "/v1", "schemes": ["https"],
+        "definitions": {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}}},
+        "paths": {"/pets": {"post": {"parameters": [body], "responses": {"200": {"schema": {"$ref": "#/definitions/Pet"}}}},
+                            "get": {"parameters": [{"in": "query", "name": "tags", "type": "array", "items": {"type": "string"}}]}}},
+    }  # fmt: skip
+    assert openapi_document.servers(old, "") == [BASE]
+    get, post = openapi_document.read(old, BASE).tools
+    assert post.parameters["properties"] == {"name": {"type": "string"}}
+    assert post.result is not None
+    assert post.result["properties"]["body"]["properties"] == {"name": {"type": "string"}}
+    assert get.parameters["properties"]["tags"] == {"type": "array", "items": {"type": "string"}}
+
+
+def test_what_cannot_be_sent_is_left_out_and_told() -> None:
+    found = openapi_document.read(document({"/a": {"post": with_body({}, "multipart/form-data"), "get": {}}}), BASE)
+    assert [tool.name for tool in found.tools] == ["get_a"]
+    assert "multipart/form-data" in found.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"{", "neither valid"), (b"a: [", "neither valid"), (b"just words", "not an OpenAPI document"), (b"[1]", "not an OpenAPI document"),
+        (b'{"openapi": "4.0"}', "4.0"), (b'{"info": {}}', "version"), (b'{"openapi": "3.1.0", "paths": []}', "paths"),
+        (b'{"openapi": ' + b"[" * 100_000, "nested too deep"),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_document_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        openapi_document.parsed(data, "/doc.json")
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        ({"/a": 1}, "/a"), ({"/a": {"get": 1}}, "GET /a"), ({"a": {}}, "does not begin"),
+        ({"/a": {"get": {"parameters": [{"name": "x"}]}}}, "GET /a"), ({"/a": {"get": {"parameters": 3}}}, "GET /a"),
+        ({"/a": {"post": with_body({"$ref": "#/nowhere"})}}, "nowhere"), ({"/a": {"post": with_body({"$ref": "other.yaml#/X"})}}, "bundle"),
+        ({"/a": {"get": {"parameters": [{"$ref": "#/paths/~1a/get/parameters/0"}]}}}, "itself"),
+    ],
+)  # fmt: skip
+def test_a_broken_document_is_refused_with_its_place(paths: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        openapi_document.read(document(paths), BASE)
+
+
+def test_servers_are_relative_to_the_document_and_have_variables() -> None:
+    one = {"servers": [{"url": "/v{n}", "variables": {"n": {"default": "2"}}}]}
+    assert openapi_document.servers(one, "https://a.org/docs/api.json") == ["https://a.org/v2"]
+    with pytest.raises(InvalidInput, match="option server"):
+        openapi_document.servers({"servers": [{"url": "https://{x}.org"}]}, "")
+
+
+class _Api(ThreadingHTTPServer):
+    """An API on this machine that gives its document and notes its requests."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked: list[tuple[str, str, str, bytes]] = []
+        self.document: bytes = b""
+
+    @property
+    def place(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Api
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        at_document = self.path == "/openapi.yaml"
+        if not at_document:
+            self.server.asked.append((self.command, self.path, self.headers.get("Idempotency-Key", ""), body))
+        answer = self.server.document if at_document else b'{"ok": true}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def api() -> Iterator[_Api]:
+    with _Api() as made:
+        Thread(target=made.serve_forever, daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+YAML = b"""
+openapi: 3.1.0
+servers: [{url: /v1}]
+paths:
+  /items/{id}:
+    post:
+      operationId: change
+      parameters:
+        - {name: id, in: path, required: true, schema: {type: string}}
+        - {name: tags, in: query, explode: false, schema: {type: array, items: {type: string}}}
+        - {name: f, in: query, style: deepObject, schema: {type: object}}
+        - {name: Idempotency-Key, in: header}
+      requestBody: {content: {application/json: {schema: {type: object, properties: {id: {type: integer}}}}}}
+      responses: {200: {description: ok, content: {application/json: {schema: {type: object}}}}}
+"""
+
+
+def connector(place: str, **options: Any) -> OpenApiConnector:
+    def secret(name: str) -> str:
+        raise InvalidInput(f"the secret {name} is missing")
+
+    return OpenApiConnector(ConnectionSpec("api", "openapi", place, options), ConnectorServices(secret=secret, folder=Path("/nowhere")))
+
+
+async def test_a_call_goes_where_its_arguments_belong(api: _Api) -> None:
+    api.document = YAML
+    made = connector(f"{api.place}/openapi.yaml")
+    (tool,) = await made.tools()
+    assert tool.kind == KEYED
+    arguments = {"id": "a b?c", "tags": ["x", "y"], "f": {"min": 3}, "body_id": 7}
+    found = await (await made.prepare(tool, arguments)).send(Delivery("key-9"))
+    assert found["body"] == {"ok": True}
+    assert api.asked == [("POST", "/v1/items/a%20b%3Fc?tags=x%2Cy&f%5Bmin%5D=3", "key-9", b'{"id": 7}')]
+    for value in ("", "..", "a/b", "../x", "%2e%2e", "\\", "a%2fb"):
+        with pytest.raises(InvalidInput):
+            await made.prepare(tool, {"id": value})
+    await made.close()
+
+
+async def test_another_origin_has_to_be_named(api: _Api) -> None:
+    api.document = json.dumps(document({"/a": {"get": {}}}, servers=[{"url": "https://other.example/v1"}])).encode()
+    with pytest.raises(EgressRefused, match="option server"):
+        await connector(f"{api.place}/openapi.yaml").tools()
+    (tool,) = await connector(f"{api.place}/openapi.yaml", server="https://other.example/v1").tools()
+    assert tool.details["base"] == "https://other.example/v1"
+
+
+async def test_a_file_needs_its_server_named(api: _Api, tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_bytes(YAML)
+    with pytest.raises(InvalidInput, match="option server"):
+        await connector(str(file)).tools()
+    assert [tool.name for tool in await connector(str(file), server=f"{api.place}/v1").tools()] == ["change"]
+    with pytest.raises(ToolFailed, match="cannot be read"):
+        await connector(str(tmp_path / "gone.yaml"), server=api.place).tools()
+
+
+async def test_a_tool_that_was_changed_to_another_server_is_not_called(api: _Api) -> None:
+    api.document = YAML
+    made = connector(f"{api.place}/openapi.yaml")
+    (tool,) = await made.tools()
+    other = ToolDefinition.of({**tool.to_wire(), "details": {**tool.details, "base": "https://evil.example"}})
+    with pytest.raises(EgressRefused):
+        await made.prepare(other, {"id": "1"})
