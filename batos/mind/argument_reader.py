@@ -8,6 +8,7 @@ filled only where something speaks for it. Nothing is invented: each value is on
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from batos.mind.brief_values import (
     NUMBER,
     PHRASE,
     QUOTED,
+    REST,
     TIME,
     BriefValue,
     Word,
@@ -32,13 +34,13 @@ from batos.mind.brief_values import (
     vocabulary,
     words_of,
 )
-from batos.mind.json_schema import problem_of
+from batos.mind.json_schema import problem_with
 
 Path = tuple[str, ...]
 DEPTH, PARAMETERS = 4, 40
 """Greatest depth of nested objects that are read, and greatest number of parameters."""
 _BEAM, _OPTIONS = 48, 8  # states that the search keeps, values tried for one parameter
-_REQUIRED, _OPTIONAL = -1.5, 1.0  # score of a required parameter without value; score that an optional one needs
+_REQUIRED, _OPTIONAL = -0.7, 1.0  # score of a required parameter without value; score that an optional one needs
 _EVIDENT = 0.8  # score from which something speaks for a value besides its type
 _ORDER = 0.25
 _TEXT_LEAST = 0.0  # least score of a text: a poor one is worse than none, which a model may fill
@@ -96,7 +98,7 @@ class ArgumentReading(NamedTuple):
 
 def parameters_of(schema: Mapping[str, Any]) -> list[ReadParameter]:
     """Return the parameters of a schema of an object, those of objects in it in their place."""
-    return list(_flat(schema, schema, (), True, 0))[:PARAMETERS]
+    return list(itertools.islice(_flat(schema, schema, (), True, 0), PARAMETERS))
 
 
 def _flat(root: Mapping[str, Any], schema: Mapping[str, Any], path: Path, required: bool, depth: int) -> Iterator[ReadParameter]:
@@ -152,7 +154,7 @@ def read_arguments(text: str, schema: Mapping[str, Any], about: str = "", alike:
     arguments: dict[str, Any] = {}
     for taking, fit in zip(takes, chosen, strict=True):
         value = fit.value if fit is not None else taking.otherwise()
-        if value is not None and problem_of(value, {**taking.of.schema, **_definitions(schema)}) is None:
+        if value is not None and problem_with(value, {**taking.of.schema, **_definitions(schema)}) is None:
             arguments = merged(arguments, taking.of.path, value)
     open_ = tuple(one.path for one in parameters if one.required and not _has(arguments, one.path))
     needed = [(one, fit) for one, fit in zip(takes, chosen, strict=True) if one.of.required]
@@ -223,6 +225,10 @@ class _Brief:
         """Return the text folded, of the same length where it is ASCII."""
         return folded(self.text)
 
+    def counted(self, value: BriefValue) -> bool:
+        """Return True if a text is the unit or the noun of a number."""
+        return any(n.start < value.start and not self.text[min(n.end, value.start) : value.start].strip(" -") for n in self.numbers)
+
     def before(self, value: BriefValue, count: int) -> list[Word]:
         """Return the words before a value, the nearest first."""
         return [word for word in reversed(self.words) if word.end <= value.start][:count]
@@ -241,9 +247,13 @@ class _Taking:
         self._name = [stem for stem in dict.fromkeys(map(stem_of, of.words)) if stem]
         shared = {stem for other in others if other is not of for stem in _stems(other.about)}
         names = {stem for other in others if other is not of for stem in map(stem_of, other.words)}
+        self._named = names
         self._about = {stem: 0.15 if stem in shared or stem in names else 0.45 for stem in _stems(of.about) if stem not in self._name}
         self._kinds = {kind for kind, words in self._lists.kinds.items() if words.intersection(of.words)}
         self._choices = _choices(of)
+        siblings = {word for other in others if other is not of for word in other.words}
+        asks = {"city", "state"} <= _words(of.about) or {"city", "country"} <= _words(of.about) or "address" in _words(of.about)
+        self._whole = asks and not siblings & {"state", "country"}
 
     def fits(self) -> list[_Fit]:
         """Return the values that fit, the best first."""
@@ -323,8 +333,11 @@ class _Taking:
                 score += 0.2
             else:
                 score -= 0.3
-        if self._brief.text[value.start].isalpha():  # a count in words mostly belongs to the noun behind it
-            score -= 0.5 if self._brief.figures else 0.0
+        counted = "count" in self._kinds and bool(value.unit) and value.unit not in self._lists.measures and value.unit != "ordinal"
+        if counted:
+            score += 0.8
+        elif self._brief.text[value.start].isalpha():  # a number in words mostly belongs to the noun behind it
+            score -= 1.0 if self._brief.figures else 0.0
         if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and not value.unit in self._lists.measures:
             score += 0.6
         years = isinstance(read, int) and 1000 <= read <= 2100 and not value.unit
@@ -339,7 +352,8 @@ class _Taking:
     def _figure(self, value: BriefValue) -> Any:
         """Return a number as the parameter takes it; None if it cannot."""
         read: Any = value.value
-        integral = self.of.kind == "integer" or self.of.schema.get("items", {}).get("type") == "integer"
+        items = self.of.schema.get("items")
+        integral = self.of.kind == "integer" or (isinstance(items, dict) and items.get("type") == "integer")
         if value.unit == "percent" and not integral and not any(stem.startswith("percent") for stem in {*self._name, *_stems(self.of.about)}):
             read = round(read / 100, 12)
         if integral:
@@ -394,13 +408,27 @@ class _Taking:
             score += 0.8
         elif value.kind == FORMULA:
             score += 1.5 if {"function", "equat", "express", "formula", "polynomi"} & {*self._name, *self._about} else -0.3
+        elif value.kind == REST:
+            score += 0.3
         elif value.kind == NAME:
             score += 0.6
+        if "code" in kinds:
+            score += {CODE: 1.0, NAME: -0.6, PHRASE: -0.8}.get(value.kind, 0.0)
+        elif "content" in kinds:
+            score += {QUOTED: 0.8, REST: 0.8, NAME: -0.3}.get(value.kind, 0.0)
+        if value.kind in (NAME, PHRASE) and self._brief.counted(value):
+            score -= 0.6
         score += self._placed(value, kinds)
         stems = [word.stem for word in words_of(said) if word.stem]
-        own = sum(any(_kin(stem, other) for other in (*self._brief.tool, *self._name)) for stem in stems)
-        if stems and value.kind in (PHRASE, NAME):
+        if value.kind == PHRASE and stems and all(stem in self._named for stem in stems):
+            score -= 1.0  # it names another parameter
+        if value.kind == NAME and len(stems) > 1 and any(_kin(stem, other) for stem in stems for other in self._name):
+            score += 0.7
+        elif stems and value.kind in (PHRASE, NAME):
+            own = sum(any(_kin(stem, other) for other in (*self._brief.tool, *self._name)) for stem in stems)
             score -= (1.1 if value.kind == PHRASE else 0.5) * own / len(stems)
+        if "place" in kinds and value.kind == NAME and self._whole:
+            score += 0.3 * value.value.count(",")
         if value.kind == PHRASE and ({"place", "person"} & kinds) and not moment:
             score -= 0.6
         if (near := self._brief.alike.get((self.of.label, value.value))) is not None:
@@ -426,7 +454,7 @@ class _Taking:
             score += 0.5 if word in ("by", "von", "par", "por", "of", "for", "to") else 0.0
             score += 0.4 if self._brief.text[value.end : value.end + 2] in ("'s", "’s") else 0.0
         if "place" not in kinds and word in ("in", "at", "near") and value.kind == NAME:
-            score -= 0.3
+            score -= 0.5
         return score
 
     def _stripped(self, value: BriefValue) -> tuple[int, int, Any]:
@@ -434,10 +462,8 @@ class _Taking:
         if value.kind not in (PHRASE, NAME):
             return value.start, value.end, value.value
         said = [word for word in self._brief.words if value.start <= word.start and word.end <= value.end + 2]
-        naming = {*self._name, *(self._brief.tool if value.kind == PHRASE else ())}
+        naming = {*self._name, *self._about, *self._brief.tool} if value.kind == PHRASE else set()
         left, right = 0, len(said)
-        if value.kind == NAME:
-            said, naming = said, set()
         while right - left > 1 and said[right - 1].stem and any(_kin(said[right - 1].stem, stem) for stem in naming):
             right -= 1
         while right - left > 1 and said[left].stem and any(_kin(said[left].stem, stem) for stem in naming):
@@ -463,7 +489,9 @@ class _Taking:
             exact = re.search(rf"(?<![\w.]){re.escape(spelled)}(?:e?s)?(?!\w)", text)
             if exact is not None:
                 at = BriefValue(PHRASE, exact.start(), exact.end(), "")
-                fit = _Fit(1.9 + 0.5 * self._cue(at) + 0.02 * len(spelled), exact.start(), exact.end(), value)
+                common = {stem for stem in map(stem_of, spelled.split()) if stem} <= self._brief.tool and not self.of.required
+                score = 1.9 + 0.5 * self._cue(at) + 0.02 * len(spelled) - (1.2 if common else 0.0)
+                fit = _Fit(score, exact.start(), exact.end(), value)
                 several.append(fit)
                 yield fit
                 continue
@@ -492,6 +520,10 @@ class _Taking:
         before = [word.low for word in self._brief.words if word.end <= first][-3:]
         denied = any(word in self._lists.negations for word in before)
         return [_Fit(1.5, -1, -1, not denied)]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", folded(text)))
 
 
 def _stems(text: str) -> set[str]:

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from batos.memory.tokenizer import STOP, words
 
-NUMBER, QUOTED, DATE, TIME, CODE, NAME, PHRASE, LIST, FORMULA = (
-    "number", "quoted", "date", "time", "code", "name", "phrase", "list", "formula",
+NUMBER, QUOTED, DATE, TIME, CODE, NAME, PHRASE, LIST, FORMULA, REST = (
+    "number", "quoted", "date", "time", "code", "name", "phrase", "list", "formula", "rest",
 )  # fmt: skip
-"""Kinds of values. A code is an address, a path, a file's name, or letters mixed with digits."""
+"""Kinds of values. A rest is what stands behind a colon. A code is an address, a path, a file's name, or letters mixed with digits."""
 TEXT_LIMIT, VALUES_LIMIT = 4000, 120
 """Greatest number of characters of a brief that is read, and of the values that are found in it."""
 _FIGURE = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)|\d+\.\d+|\d+,\d{1,2}(?![\d,])(?! ?,)|\d+|\.\d+"
@@ -38,6 +38,7 @@ _WORD = re.compile(r"[^\W_](?:[^\s,;:?!()\[\]{}\"“”„«»`=<>]*[^\W_])?(?:\
 _CODE = re.compile(
     r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w./])(?:~?/|[A-Za-z]:[\\/])[\w.~/\\-]*\w|\b\d+[/-](?=[A-Za-z]*\d)[A-Z][A-Za-z\d-]*\b|"
     r"\b[\w-]+\.(?:txt|md|csv|json|xml|ya?ml|toml|py|js|html?|pdf|docx?|xlsx?|png|jpe?g|gif|mp[34]|wav|zip|gz|log|db|sql)\b|"
+    r"\b[A-Za-z]\w*_\w+\b|"
     r"\b(?=[A-Za-z\d]*[A-Za-z])(?=[A-Za-z\d-]*\d)(?![\d.]+[A-Za-z/]{1,4}\b)[A-Za-z\d]+(?:-[A-Za-z\d]+)*\b"
 )
 _FORMULA = re.compile(
@@ -141,7 +142,7 @@ def words_of(text: str) -> list[Word]:
 def values_of(text: str) -> list[BriefValue]:
     """Return the values in a text, in their order; they may overlap: a list and its items, a date and its year."""
     text = text[:TEXT_LIMIT]
-    found = [*_bracketed(text), *_quotations(text), *_dates(text), *_formulas(text)]
+    found = [*_bracketed(text), *_quotations(text), *_behind_colons(text), *_dates(text), *_formulas(text)]
     found += [BriefValue(TIME, m.start(), m.end(), m[0]) for m in _TIME.finditer(text)]
     found += [BriefValue(CODE, m.start(), m.end(), m[0]) for m in _CODE.finditer(text) if not _number_of(m[0])]
     fixed = [value for value in found if value.kind in (QUOTED, LIST)]
@@ -191,6 +192,11 @@ def _quotations(text: str) -> Iterator[BriefValue]:
         said = next(filter(None, match.groups()), "").strip()
         if said:
             yield BriefValue(QUOTED, match.start(), match.end(), said)
+
+
+def _behind_colons(text: str) -> Iterator[BriefValue]:
+    for match in re.finditer(r":\s+([^\s:][^:\n]{3,400}?)(?=\s*(?:\n|$))", text):
+        yield BriefValue(REST, match.start(1), match.end(1), match[1].strip())
 
 
 def _formulas(text: str) -> Iterator[BriefValue]:
@@ -311,6 +317,8 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
         adjoins = bool(run) and (titled or text[run[-1].end : word.start].strip(" ") in ("", "'", "’"))
         first = at == 0 or bool(re.search(r"[.!?:\n]\s*$", text[: word.start]))
         capital = word.text[:1].isupper() and not (first and (word.low in lists.opening or word.low in STOP)) and word.low != "i"
+        if at == 0 and capital and len(said) > 1 and said[1].text[:1].islower():  # most likely a verb
+            capital = False
         inner = adjoins and (word.low in lists.within or word.text.isdigit())
         if capital and (adjoins or not run):
             run.append(word)
@@ -324,7 +332,7 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
         runs.append(run)
     found = []
     for run in runs:
-        while run and (run[-1].low in lists.within or run[-1].low in lists.weak):
+        while run and run[-1].text.islower():
             run.pop()
         while run and run[0].low in lists.opening and len(run) > 1:
             run.pop(0)
@@ -336,14 +344,23 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
                 end += 1
             found.append(BriefValue(NAME, run[0].start, end, text[run[0].start : end]))
     yield from found
-    for one, other in zip(found, found[1:], strict=False):
-        if text[one.end : other.start] in (", ", ","):
-            yield BriefValue(NAME, one.start, other.end, text[one.start : other.end])
+    for at, one in enumerate(found):
+        house = next((n for n in numbers if n.end <= one.start and not text[n.end : one.start].strip() and not n.unit.strip()), None)
+        if house is not None:
+            yield BriefValue(NAME, house.start, one.end, text[house.start : one.end])
+        end = one.end
+        for other in found[at + 1 : at + 5]:
+            if text[end : other.start] not in (", ", ","):
+                break
+            end = other.end
+            yield BriefValue(NAME, one.start, end, text[one.start : end])
+            if house is not None:
+                yield BriefValue(NAME, house.start, end, text[house.start : end])
     for one in found:  # a possessive ends one name and begins another
         for split in re.finditer(r"['’]s\s+", one.value):
             yield BriefValue(NAME, one.start, one.start + split.start(), one.value[: split.start()])
             yield BriefValue(NAME, one.start + split.end(), one.end, one.value[split.end() :])
-        for split in re.finditer(r"\s+(?:of|&|vs\.?|v\.|y|for)\s+", one.value):
+        for split in re.finditer(r"\s+(?:vs\.?|v\.|y)\s+", one.value):
             yield BriefValue(NAME, one.start, one.start + split.start(), one.value[: split.start()])
             yield BriefValue(NAME, one.start + split.end(), one.end, one.value[split.end() :])
 
@@ -358,7 +375,10 @@ def _phrases(text: str, said: Sequence[Word], apart: Sequence[BriefValue]) -> It
             end -= 2 if text[end - 2 : end] in ("'s", "’s") else 0
             yield BriefValue(PHRASE, run[0].start, end, text[run[0].start : end])
 
-    for word in said:
+    for at, word in enumerate(said):
+        if at == 1 and run and word.start - run[0].end == 1:  # the first word may be a verb
+            yield from ended()
+            run.clear()
         adjoins = bool(run) and not text[run[-1].end : word.start].strip(" ") and not run[-1].text.endswith(("'s", "’s"))
         plain = word.low in STOP or word.low in lists.weak or word.low in lists.joining or word.low in lists.negations
         if not run and word.low in lists.opening:
@@ -372,6 +392,10 @@ def _phrases(text: str, said: Sequence[Word], apart: Sequence[BriefValue]) -> It
             yield from ended()
             run[:] = [word]
     yield from ended()
+    for match in re.finditer(r"\b([^\W\d_]{4,}) (?:of|de|von|du|del) (?:the |la |el |der |des )?([^\W\d_]{4,}(?: [^\W\d_]{4,})?)", text):
+        inner = [word for word in said if match.start() <= word.start and word.end <= match.end()]
+        if inner and inner[0].stem and inner[0].low not in lists.opening and all(word.stem or word.low in lists.weak for word in inner):
+            yield BriefValue(PHRASE, match.start(), match.end(), match[0])
 
 
 _BETWEEN = re.compile(r"\s*(?:,|;)?\s*(?:(?:and|or|und|oder|et|ou|y|o|e|&|,|to)\b)?\s*(?:the\s+|a\s+|an\s+)?")

@@ -27,6 +27,33 @@ def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
     return None if problem is None else f"at {path_of(problem)}: {problem.message[:200]}"
 
 
+def problem_with(value: Any, schema: Any) -> str | None:
+    """Return the first violation of a schema of strangers, or why it cannot be checked; None if the value is valid.
+
+    Its patterns are left out: one that backtracks takes for ever.
+    """
+    import jsonschema
+    import referencing.exceptions
+
+    try:
+        return problem_of(value, _without_patterns(schema))
+    except (referencing.exceptions.Unresolvable, jsonschema.SchemaError, jsonschema.exceptions.UnknownType) as e:
+        return f"its schema is not valid: {str(e).splitlines()[0][:200]}"
+    except (TypeError, ValueError, AttributeError, KeyError) as e:  # keywords of a wrong form
+        return f"its schema is not valid: {type(e).__name__}: {str(e)[:200]}"
+
+
+def _without_patterns(schema: Any, named: bool = False) -> Any:
+    """Return a schema without patterns.
+
+    :param named: True if the keys are names of properties.
+    """
+    if isinstance(schema, dict):
+        kept = ((name, value) for name, value in schema.items() if named or name not in ("pattern", "patternProperties"))
+        return {name: _without_patterns(value, not named and name in ("properties", "$defs", "definitions")) for name, value in kept}
+    return [_without_patterns(one) for one in schema] if isinstance(schema, list) else schema
+
+
 def path_of(error: Any) -> str:
     """Return the place in a value that an error of jsonschema is about."""
     return "".join(f"[{part!r}]" for part in error.absolute_path) or "the top"

@@ -6,8 +6,8 @@ Offered are the tools whose descriptions are most like the brief (`offered`). Th
 * by schema, for any other model: each offered tool is rated by its likeness to the brief and by the arguments that rules read from the
   brief (`batos.mind.argument_reader`); a model is asked, constrained by their schemas, for required arguments that the rules leave open.
 
-No tool fits if the best one is too unlike, or a required argument stays open. Every call that is chosen fits its tool's schema. A call that
-failed comes back once, with its error; the same call is not chosen again.
+No tool fits if the best one is too unlike, or a required argument stays open. Every call that is chosen fits its tool's schema, but for
+patterns, which the tool's place checks. A call that failed comes back once, with its error; the same call is not chosen again.
 
 Nothing here waits for anything but the embedder and the model that it is given, and nothing is stored: a mission that must choose the same
 after a restart records the choice (`ToolChoice.to_wire`).
@@ -34,17 +34,17 @@ from batos.mind.argument_reader import (
     resolved,
 )
 from batos.mind.brief_values import stem_of, words_of
-from batos.mind.json_schema import problem_of
+from batos.mind.json_schema import problem_with
 from batos.tools.definitions import ToolDefinition
 
 OFFERED, READ, CALLS = 8, 3, 8
 """Tools that are offered by default; tools for which arguments are read; greatest number of calls that are taken from one answer."""
-FIT = 0.44
+FIT = 0.47
 """Least fitness of a tool that is called: likeness, with the share of evident arguments for it and that of open ones against it"""
 _EVIDENT, _OPEN = 0.15, 0.5  # weights of these shares
 _UNLIKE = 0.25  # distance from the most alike tool past which arguments are not read
 _TEXT_CHARS, _ANSWER_CHARS, _ABOUT_CHARS = 2000, 300, 160
-_SCHEMA_DEPTH = 8
+_SCHEMA_DEPTH, _SCHEMA_PARTS = 8, 400
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 Likeness = Callable[[Sequence[str], Sequence[str]], Awaitable[list[list[float]] | None]]
@@ -208,15 +208,20 @@ def _native_form(name: str, tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters}}
 
 
-def _without_references(root: Mapping[str, Any], schema: Any, depth: int) -> dict[str, Any]:
-    """Return a schema with its references in their places, to a bounded depth: Ollama drops references."""
+def _without_references(root: Mapping[str, Any], schema: Any, depth: int, left: list[int] | None = None) -> dict[str, Any]:
+    """Return a schema with its references in their places, to a bounded depth and size: Ollama drops references.
+
+    :param left: number of schemas that may still be written out.
+    """
+    left = [_SCHEMA_PARTS] if left is None else left
+    left[0] -= 1
     one = {key: value for key, value in resolved(root, schema).items() if key not in ("$defs", "definitions", "$schema", "$id")}
-    if depth >= _SCHEMA_DEPTH:
+    if depth >= _SCHEMA_DEPTH or left[0] <= 0:
         return {key: one[key] for key in ("type", "description") if key in one}
     if isinstance(one.get("properties"), dict):
-        one["properties"] = {key: _without_references(root, value, depth + 1) for key, value in one["properties"].items()}
+        one["properties"] = {key: _without_references(root, value, depth + 1, left) for key, value in one["properties"].items()}
     if isinstance(one.get("items"), dict):
-        one["items"] = _without_references(root, one["items"], depth + 1)
+        one["items"] = _without_references(root, one["items"], depth + 1, left)
     return one
 
 
@@ -307,7 +312,7 @@ async def _filled(
     found = next((value for value, _ in json_values(answer) if isinstance(value, dict)), {})
     for name, one in wanted.items():
         value = found.get(name)
-        if value is not None and value != "" and problem_of(value, properties[name]) is None:
+        if value is not None and value != "" and problem_with(value, properties[name]) is None:
             arguments = merged(arguments, one.path, value)
     return arguments
 
@@ -342,4 +347,4 @@ def _problem(arguments: dict[str, Any], tool: ToolDefinition) -> str | None:
     unknown = [name for name in arguments if name not in (schema.get("properties") or {})]
     if unknown and not schema.get("additionalProperties") and not schema.get("patternProperties"):
         return f"{unknown[0]!r} is not a parameter; there are: {', '.join(schema.get('properties') or ()) or 'none'}"
-    return problem_of(arguments, dict(schema))
+    return problem_with(arguments, dict(schema))

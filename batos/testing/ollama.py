@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 import select
 import socket
 import sys
@@ -28,6 +29,7 @@ from batos.testing.script import Answer, Fault, FaultKind, Script, WaitKind, Whe
 
 TOKEN_NS = 1_000_000  # nanoseconds that a token claims to take
 LOAD_NS = 400_000_000  # nanoseconds that loading claims to take
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 IMAGE_TOKENS = 256  # tokens of the prompt that an image takes
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF")
 """First bytes of the images that an Ollama can decode."""
@@ -128,12 +130,15 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         template = self.owner.models[name].template
         if request.get("think") and ".Thinking" not in template:
             return self._json(400, {"error": f'"{name}" does not support thinking'})
+        if request.get("tools") and "tools" not in self.owner.models[name].can:
+            return self._json(400, {"error": f'"{name}" does not support tools'})
         if (refusal := _unseen(request, sees="vision" in self.owner.models[name].can)) is not None:
             return self._json(*refusal)
         try:
             answer = self.owner.script.answer_for(request)
         except LookupError:  # an unknown type or $ref
             return self._json(500, {"error": "invalid JSON schema in format"})
+        answer, calls = _called(answer) if request.get("tools") else (answer, [])
         last = request["messages"][-1]
         if last.get("role") == "assistant" and ".Response" in template.replace("$.Messages", ".Response"):
             answer = answer.removeprefix(str(last.get("content", "")))  # the model continues the text it was given
@@ -150,6 +155,9 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         if context and request.get("shift") is False and asked + len(tokens) > context:
             tokens, cut = tokens[: context - asked], True
         parts = _parted(name, "".join(tokens), ".Thinking" in template and request.get("think", True))
+        for call in calls:
+            parts.append(_part(name, ""))
+            parts[-1]["message"]["tool_calls"] = [{"function": call}]
         end = _part(
             name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS,
             load_duration=LOAD_NS if loaded else TOKEN_NS,
@@ -168,7 +176,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
             for part in parts:
                 for name, text in part["message"].items():
                     if name != "role":
-                        end["message"][name] = end["message"].get(name, "") + text
+                        end["message"][name] = end["message"].get(name, type(text)()) + text
             self._json(200, end)
         return None
 
@@ -334,6 +342,12 @@ def _part(model: str, content: str, *, done: bool = False, **more: Any) -> dict[
     return {"model": model, "created_at": MADE_AT, "message": {"role": "assistant", "content": content}, "done": done, **more}
 
 
+def _called(answer: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return an answer without its calls of tools, and the calls."""
+    calls = [json.loads(found) for found in _CALL.findall(answer)]
+    return _CALL.sub("", answer), [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+
+
 def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
     """Return the parts of a stream; thought apart from answer where the model `thinks`."""
     thought, answer = parted(text) if thinks else ("", text)
@@ -451,12 +465,18 @@ class ScriptedOllama:
         for name in map(tagged, names):
             self.models[name] = replace(self.models[name], can=(*self.models[name].can, "vision"))
 
+    def give_tools(self, *names: str) -> None:
+        """Let installed models use tools, and models made of them from now on."""
+        for name in map(tagged, names):
+            self.models[name] = replace(self.models[name], can=(*self.models[name].can, "tools"))
+
     # --- the script
 
     def say(self, answer: Answer, when: When = None, times: int | None = None) -> None:
         """Answer chats with a text, or with the result of a function of the request.
 
-        `<think>…</think>` before an answer is split off if the model's template knows `.Thinking`, as Ollama does.
+        `<think>…</think>` before an answer is split off if the model's template knows `.Thinking`, as Ollama does; each
+        `<tool_call>{"name": …, "arguments": …}</tool_call>` becomes a call where the request offers tools.
 
         :param when: a part of any message's text, or a function of the request; None: every chat.
         :param times: number of uses; None: always. Rules are tried in the order of these calls.
