@@ -1,6 +1,7 @@
 # install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
+# mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suite: PyPI, and npm where the machine has it
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
@@ -30,7 +31,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month answers peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium mcp-servers models run test check bench month answers peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -89,13 +90,16 @@ registry:
 chromium:
 	@sh tools/find_chromium.sh
 
+mcp-servers: $(VENV)/.made
+	@sh tools/mcp_servers.sh $(bin)/python
+
 # In the user's own data folder, as `batos run` and all other verbs. An earlier version kept the image in var/: one that is there stays in use.
 run: install models ollama
 	@exec $(bin)/batos run --supervise $(if $(wildcard var/live_image.fs),--data ./var) $(ARGS)
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
 # are the end-to-end tests that take minutes each, which kept one worker waiting for the other.
-test: install-dev models embedders ollama registry chromium
+test: install-dev models embedders ollama registry chromium mcp-servers
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 crash: install-dev models ollama

@@ -25,7 +25,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
-from batos.bus import EventBus, MemoryQueried, MethodRan, MissionEnded, SourceAudited
+from batos.bus import EventBus, MemoryQueried, MethodRan, MissionEnded, SourceAudited, ToolCalled
 from batos.errors import EndpointError, InferenceFailed
 from batos.loopback import bracketed, is_foreign, names_of
 from batos.mind.events import Durations
@@ -171,11 +171,15 @@ def loopback_address(address: str) -> tuple[str, int]:
             raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting wire.metrics")
         return host, int(port)
     except ValueError:
-        raise EndpointError(f"setting wire.metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None
+        raise EndpointError(f"setting wire.metrics: {address!r} is not a valid host:port; name 127.0.0.1:PORT") from None
 
 
 FACTS_S = 2.0  # seconds that a reader waits for the loop
 _LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)  # seconds: from a replayed state to an 8B model on a CPU
+
+
+SENT = ("done", "failed", "doubt")
+"""Outcomes of calls that left, or were to."""
 
 
 class Metrics:
@@ -207,6 +211,12 @@ class Metrics:
         self._retrievals = Counter(
             "batos_retrievals", "Questions to memory, by whether it had something to say.", ["found"], registry=registry
         )
+        self._calls = Counter(
+            "batos_tool_calls", "Calls of tools, by tool and outcome (done, failed, doubt, asked, denied, replayed).", ["tool", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._call_seconds = Histogram("batos_tool_seconds", "Time of a call of a tool.", ["tool"], buckets=_LONG, registry=registry)
+        self._call_bytes = Counter("batos_tool_bytes", "Bytes of what tools answered.", ["tool"], registry=registry)
         self._of = functools.cache(self._counters)  # as many as the registry keeps: a lookup takes longer than a count
         in_state = functools.cache(self._states.labels)
         self.durations = Durations(bus, lambda state, seconds: in_state(state).observe(seconds))
@@ -214,6 +224,7 @@ class Metrics:
         bus.subscribe(MethodRan, lambda ran: self._methods.labels("ok" if ran.succeeded else "failed").inc())
         bus.subscribe(MemoryQueried, lambda asked: self._retrievals.labels("yes" if asked.hits else "no").inc())
         bus.subscribe(MissionEnded, self._ended)
+        bus.subscribe(ToolCalled, self._called)
 
     def show(self, facts: Callable[[], dict[str, Any]]) -> None:
         """Add the gauges of the daemon's state.
@@ -252,6 +263,12 @@ class Metrics:
         self._missions.labels(ended.state, ended.persona or "none").inc()
         if ended.state == "FAILED":
             self._failures.labels(ended.error_code).inc()
+
+    def _called(self, called: ToolCalled) -> None:
+        self._calls.labels(called.tool, called.outcome).inc()
+        if called.outcome in SENT:
+            self._call_seconds.labels(called.tool).observe(called.seconds)
+            self._call_bytes.labels(called.tool).inc(called.bytes)
 
     def told(self) -> list[dict[str, Any]]:
         """Return every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
@@ -326,6 +343,7 @@ class _Facts:
             return
         image, missions = facts["image"], facts["missions"]
         yield GaugeMetricFamily("batos_uptime_seconds", "Time since the start.", value=facts["uptime_s"])
+        yield GaugeMetricFamily("batos_effects_in_doubt", "Effects that have not ended.", value=facts["tools"]["in_doubt"])
         yield GaugeMetricFamily("batos_image_bytes", "Size of the image.", value=image["bytes"])
         yield GaugeMetricFamily("batos_image_objects", "Objects of the image.", value=image["objects"])
         for name, help in (("units", "Units of work committed."), ("aborts", "Units of work aborted."), ("conflicts", "Conflicts met.")):

@@ -40,7 +40,7 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
     from batos.image.backup_schedule import hindrance
 
     if (settings.backup.folder or settings.backups.exists()) and (why := hindrance(settings.backups)):
-        yield "backup.folder", f"there are no backups: {why}"
+        yield "backup.folder", f"no backups are made: {why}"
     attempts, deaths = settings.missions.attempts, EffectLimits.of(settings).deaths
     if deaths >= attempts > 1:
         yield (

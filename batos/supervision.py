@@ -181,7 +181,7 @@ def _beside(limit_s: float) -> subprocess.Popen[bytes] | None:
     try:
         made = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, bufsize=0)
     except OSError as e:
-        log.warning("watcher_not_started", error=str(e), hint="a loop that stands in code in C would not be noticed")
+        log.warning("watcher_not_started", error=str(e), hint="a loop that blocks in C code would not be noticed")
         return None
     assert made.stdin is not None
     os.set_blocking(made.stdin.fileno(), False)  # a process that does not read must not block the loop

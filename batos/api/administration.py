@@ -56,7 +56,7 @@ class ModelRequests:
 
     @handles(schemas.ModelsRequest)
     async def models(self, request: schemas.ModelsRequest, client: Recipient) -> None:
-        """Send the list of models; where the client watches, the list as it is at first, then events, then the list at the end."""
+        """Send the list of models. If the client watches, send the list at first, then events, then the list at the end."""
         if request.use is not None or request.fit:
             done = await self._models.fit(request.names) if request.use is None else await self._models.use(request.use)
             client.send({"type": "models", **done})
@@ -147,7 +147,7 @@ class UpkeepRequests:
 
 
 class UndoService(Protocol):
-    """Undo of missions, and of changes that the system made of its own accord."""
+    """Undo of missions, and of changes that the system made by itself."""
 
     async def undo(self, asked: schemas.UndoRequest, /) -> Reply:
         """Undo a mission, or do it again."""
@@ -169,6 +169,6 @@ class UndoRequests:
 
     @handles(schemas.UndoChangeRequest)
     async def undo_change(self, request: schemas.UndoChangeRequest, client: Recipient) -> Reply:
-        """Take back a change that the system made of its own accord."""
+        """Take back a change that the system made by itself."""
         why = request.why or "taken back by its user"
         return {"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)}

@@ -70,7 +70,7 @@ class Dispatcher:
             raise storage.disk_full_error(e) or e from None
 
     def forget(self, client: Recipient) -> None:
-        """Report to the services that a client is gone."""
+        """Report to the services that a client has left."""
         for service in self._services:
             if (forget := getattr(service, "forget", None)) is not None:
                 forget(client)

@@ -26,7 +26,7 @@ from batos.mind.events import Event, Events
 from batos.mind.router import Router
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
-from batos.objects import Primitive, find
+from batos.objects import Primitive, Root, find
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -68,7 +68,7 @@ class MissionRequests:
         self.watches = Subscriptions(events, watches_per_client, self._status)
 
     def forget(self, client: Recipient) -> None:
-        """End the watches of a client that is gone, also those of missions in which nothing happens."""
+        """End the watches of a client that has left, also those of missions without events."""
         self.watches.forget(client)
 
     def state_of(self, id: str, recorded: str) -> str:
@@ -253,7 +253,7 @@ class MessageRequests:
     async def send(self, request: schemas.SendRequest, client: Recipient) -> None:
         """Send a message.
 
-        :raises RoleRefused: for one that changes more than its receiver, where the client is no operator.
+        :raises RoleRefused: if the message changes more than its receiver and the client is not an operator.
         """
         self._check_reach(request, client)
         brief = f"send {request.target} {request.selector}"
@@ -264,7 +264,7 @@ class MessageRequests:
         """Send a lesson, the message `learn_`. Its examples are kept in the transaction that accepts it, or not at all."""
         pupil = self._image.read(history.resolve, request.target)
         told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
-        lesson = lessons.Lesson(request.id, history.oid_of(pupil) or "", request.selector, told, request.intent)
+        lesson = lessons.Lesson(request.id, history.oid_of(pupil) or "", request.selector, told, request.intent, request.tools)
         begin = functools.partial(lessons.begin, lesson=lesson, limit=SynthesisLimits.of(self._scheduler.settings).examples)
         options = {**_message_option(request.target, "learn_", [request.selector]), **lesson.options(), **_options(request)}
         await self._missions.accept(request, f"teach {request.target} {request.selector}", options, client, begin)
@@ -285,7 +285,7 @@ class MessageRequests:
         if client.operates:
             return
 
-        def reach(root: Any) -> str:
+        def reach(root: Root) -> str:
             held = find(history.resolve(root, request.target), request.selector)
             primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None
             return primitive.reach.what if primitive is not None and primitive.reach is not None else ""
@@ -297,12 +297,11 @@ class MessageRequests:
         self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None
     ) -> None:
         """Accept a message as a mission. One that could only fail is refused: a target that is not there, arguments that do not fit."""
-        may_ask, write = (request.may_ask, request.write) if isinstance(request, schemas.SendRequest) else (False, False)
-        first = functools.partial(
-            messages.check_message, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, write=write
-        )
-        message = _message_option(request.target, selector, args, kwargs, write=write)
-        options = {**message, **_options(request), "may_ask": may_ask}
+        sent = request if isinstance(request, schemas.SendRequest) else None
+        marks = {name: True for name in ("write", "tools") if sent is not None and getattr(sent, name)}
+        first = functools.partial(messages.check_message, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, **marks)
+        message = _message_option(request.target, selector, args, kwargs, marks)
+        options = {**message, **_options(request), "may_ask": sent is not None and sent.may_ask}
         await self._missions.accept(request, brief, options, client, first)
 
 
@@ -318,10 +317,13 @@ class ReplayRequests:
         return {"type": "replay", **await self._replays.replay(request.id, prompts=request.prompts)}
 
 
-def _message_option(target: str, selector: str, args: list[Any], kwargs: Reply | None = None, *, write: bool = False) -> Reply:
-    """Return a message in the form in which a mission holds it."""
+def _message_option(target: str, selector: str, args: list[Any], kwargs: Reply | None = None, marks: Reply | None = None) -> Reply:
+    """Return a message in the form in which a mission holds it.
+
+    :param marks: `write` and `tools`, where the request says so.
+    """
     told = {"target": target, "selector": selector, "args": args, "kwargs": kwargs or {}}
-    return {"message": json.dumps({**told, **({"write": True} if write else {})})}
+    return {"message": json.dumps({**told, **(marks or {})})}
 
 
 def _options(request: schemas.SubmitRequest | _Message) -> Reply:

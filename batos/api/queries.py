@@ -21,7 +21,7 @@ from batos.image.history import Moment, Snapshot, looking_at, require_history, s
 from batos.image.mission_record import described
 from batos.methods import inventory
 from batos.missions import report
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 from batos.wire import schemas
 
 if TYPE_CHECKING:
@@ -77,27 +77,27 @@ class Queries:
         return {"type": "history", "target": target, "revisions": history.revisions(self._db, oid, limit)}
 
     def diff(self, target: str, a: Moment, b: Moment | None) -> Reply:
-        """Return the differences of an object between two moments; one that was not there then had no slots.
+        """Return the differences of an object between two moments; an object that did not exist yet counts as without slots.
 
-        :raises UnknownTarget: where there is no such object now, nor at either moment.
+        :raises UnknownTarget: if the object exists neither now nor at either moment.
         """
         require_history(self._db)
         moments = [a, self._db.lastTransaction().hex() if b is None else b]
         oid = self._oid(target, [None, *moments])
         with looking_at(self._db, self._snapshot, moments[0]) as was, looking_at(self._db, self._snapshot, moments[1]) as now:
-            sides = [_there(root, oid) for root in (was, now)]
+            sides = [_object_or_none(root, oid) for root in (was, now)]
             told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
             return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
 
     def missions(
         self, state: str | None, limit: int, at: Moment | None = None, before: str | None = None, words: str = "", system: bool = True
     ) -> Reply:
-        """Return the missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
+        """Return the missions, the newest first, all or those in a state; for a past moment, with their states at that moment.
 
         :param before: only those that were accepted before the mission of that id.
         :param words: only those whose brief has all of these, or whose id begins so.
         :param system: list the system's own, too.
-        :raises UnknownMission: for a `before` that there is not.
+        :raises UnknownMission: if `before` is not the id of a mission.
         """
         with looking_at(self._db, self._snapshot, at) as root:
             missions = ledger.listed(root, state) if state is None or state in ledger.FINAL else ledger.unfinished(root)
@@ -114,7 +114,7 @@ class Queries:
         return {"type": "missions", "missions": listed}
 
     def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
-        """Return the failed attempts that fit, the newest first, as far as they have room; see `batos.image.ledger.failures`."""
+        """Return the failed attempts that match, the newest first, within the size limit; see `batos.image.ledger.failures`."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = ledger.failures(root, id=id, code=code, selector=selector, limit=limit)
         sizes = itertools.accumulate(len(json.dumps(one)) for one in found)
@@ -169,14 +169,14 @@ class QueryRequests:
     @handles(schemas.ShowRequest)
     async def show(self, request: schemas.ShowRequest, client: Recipient) -> Reply:
         """Return an object."""
-        return await self._now_or_then(request.at, self._queries.show, request.target)
+        return await self._query_at(request.at, self._queries.show, request.target)
 
     @handles(schemas.LsRequest)
     async def ls(self, request: schemas.LsRequest, client: Recipient) -> Reply:
         """Return the entries of an object."""
-        return await self._now_or_then(request.at, self._queries.ls, request.target)
+        return await self._query_at(request.at, self._queries.ls, request.target)
 
-    async def _now_or_then(self, at: Moment | None, query: Callable[..., Reply], target: str | None) -> Reply:
+    async def _query_at(self, at: Moment | None, query: Callable[..., Reply], target: str | None) -> Reply:
         """Query the past in a thread, since none of it is loaded yet."""
         return query(target) if at is None else await answering(query, target, at)
 
@@ -235,13 +235,13 @@ def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
     }
 
 
-def _uses(root: Any) -> dict[str, telemetry.MethodUse]:
+def _uses(root: Root) -> dict[str, telemetry.MethodUse]:
     """Return the use of methods; empty in an image from before it was counted."""
     home = root["lobby"]._slots.get("autotelic")
     return {use.method: use for use in telemetry.used_methods(root)} if home is not None and "usage" in home._slots else {}
 
 
-def _there(root: Any, oid: str) -> Any:
+def _object_or_none(root: Root, oid: str) -> Any:
     try:
         return history.resolve(root, oid)
     except UnknownTarget:

@@ -56,7 +56,7 @@ class Subscriptions:
         return watch
 
     def forget(self, client: Recipient) -> None:
-        """End the watches of a client that is gone, also those of missions in which nothing happens."""
+        """End the watches of a client that has left, also those of missions without events."""
         for watch in [watch for (_, watcher), watch in self._open.items() if watcher is client]:
             watch.stop()
 
@@ -67,9 +67,9 @@ class Subscriptions:
                 del self._count[client.key]
 
     def _look_after(self) -> None:
-        """End the watches of some clients that are gone, each in its turn.
+        """End the watches of some clients that have left; each call checks the next ones.
 
-        The daemon finds out that a client is gone only by sending to it, and a paused mission, or one that asks its user, sends nothing:
+        The daemon notices that a client has left only by sending to it, and a mission that is paused or asks its user sends nothing:
         clients that watched it and left would be kept, and counted, for as long as it waits.
         """
         now = asyncio.get_running_loop().time()

@@ -224,7 +224,7 @@ class EffectRequests:
             raise InvalidInput(f"mission {mission!r} is at the effect {record.key[:8]} now, and asks if it cannot tell what became of it")
         if held.is_final and request.how == AGAIN:
             raise InvalidInput(
-                f"mission {mission!r} is {held.state} and does nothing again; say `happened` or `leave`, and give it anew as another mission"
+                f"mission {mission!r} is {held.state} and does nothing again; say `happened` or `leave`, and give another mission"
             )
         settled = await self._image.system(effects.settle, record.key, request.how, "its user", mission="operator")
         log.info("effect_settled", key=record.key, mission=mission, how=request.how)

@@ -1,4 +1,4 @@
-"""Uploads of pictures for briefs: they come in part by part, and are in the living image when they are whole."""
+"""Uploads of pictures for briefs: they arrive in parts, and are stored in the living image once complete."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ class Uploads:
             del self._parts[request.digest]  # the client that announced the other size is gone
             part = None
         if part is not None and part.size != request.bytes:
-            raise InvalidInput(f"upload: this image was said to be of {part.size} bytes before, and now of {request.bytes}")
+            raise InvalidInput(
+                f"upload: `bytes` is {request.bytes}, but earlier parts of this image gave {part.size}; send the same size with every part"
+            )
         if request.data:
             data = _decoded(request.data)
             if part is None and request.offset == 0:
@@ -145,10 +147,10 @@ class Uploads:
                 taken -= self._parts.pop(digest).size
         if taken + size > room:
             if not self._parts:
-                raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in")
-            raise Busy(f"other images come in, of {taken} bytes; {room} are there for all; try again later")
+                raise MessageTooLarge(f"an image of {size} bytes is too large; all uploads together have {room} bytes")
+            raise Busy(f"other uploads take {taken} bytes of the {room} for all; try again later")
         if len(self._parts) >= AT_ONCE:
-            raise Busy(f"{len(self._parts)} images come in, and no more do at a time; try again later")
+            raise Busy(f"{len(self._parts)} uploads are under way, the most at a time; try again later")
         return _Part(size)
 
     async def _keep(self, digest: str, part: _Part) -> None:
@@ -169,4 +171,4 @@ def _decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as e:
-        raise InvalidInput(f"upload: `data` is no base64: {e}") from None
+        raise InvalidInput(f"upload: `data` is not valid base64: {e}") from None

@@ -1,1 +1,1 @@
-"""Composition root: the parts of the daemon, and how they are put together. Nothing else wires."""
+"""Composition root: the parts of the daemon, and the code that puts them together. Only this package does."""

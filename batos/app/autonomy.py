@@ -1,7 +1,7 @@
-"""Part of the composition root for the autotelic loop: what the system does of its own accord.
+"""Part of the composition root for the autotelic loop, by which the system measures and changes itself.
 
-`Autonomy` measures and asks: senses, heartbeat, entropy, triggers, and the leash that takes back a change which did harm. `Improving`
-changes the system: proposals, their rehearsal on stages of their own, their promotion.
+`Autonomy` measures: senses, heartbeat, entropy, triggers, and the monitor that rolls back a harmful change. `ImprovementLoop`
+changes the system: proposals, their rehearsal in a mirror of the image, their promotion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from batos.app.inference import Substrate
+from batos.app.inference import ModelRuntime
 from batos.autotelic import change_preparation, entropy_records, telemetry, triggers, writer_evaluation
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
@@ -29,7 +29,7 @@ from batos.autotelic.improver import Improver, ImproverParts
 from batos.autotelic.rehearsal import Rehearsals, Stage
 from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
 from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
-from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.trigger_missions import Spans, TriggerMonitor
 from batos.autotelic.triggers import TriggerLimits
 from batos.bridge.inference import Inference
 from batos.bridge.lora.staging import staging_folder
@@ -55,6 +55,7 @@ from batos.missions import execution
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import replay_services
 from batos.missions.scheduler import Scheduler
+from batos.objects import Root
 from batos.synthesis.handbook import handbook
 
 log = structlog.get_logger("batos")
@@ -77,7 +78,7 @@ class Autonomy:
         self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
-        self.alarms: Alarms | None = None
+        self.alarms: TriggerMonitor | None = None
         self._ticked = asyncio.Event()
         self.senses: Senses | None = None
         if settings.autonomy.mode == "off":
@@ -147,7 +148,7 @@ class Autonomy:
             quiet=ready(),
         )
         life.background(heartbeat.run(), "heartbeat")
-        self.alarms = Alarms(
+        self.alarms = TriggerMonitor(
             self._image,
             _trigger_limits(settings),
             Spans(TriggerLimits.of(settings).recent_s, TriggerLimits.of(settings).window_s, SensesLimits.of(settings).keys),
@@ -158,14 +159,14 @@ class Autonomy:
         life.background(self._watching(self.alarms, ready()), "triggers")
         life.background(self._ticking(), "senses")
 
-    async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
+    async def _watching(self, alarms: TriggerMonitor, ready: Callable[[], Awaitable[None]]) -> None:
         """Check the triggers after each interval, when no mission needs the system and the loop has budget left."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()
             try:
                 await ready()
-                await alarms.look()
+                await alarms.check()
             except (BatosError, OSError) as e:
                 log.warning("triggers_not_looked_at", error=str(e))
 
@@ -178,7 +179,7 @@ class Autonomy:
                 log.warning("senses_not_kept", error=str(e))
 
     async def tick(self) -> None:
-        """End an interval: what was noted and measured in it is kept."""
+        """End an interval: store its notes and measurements."""
         if self.senses is not None and self.assessor is not None:
             self.assessor.flush()
             bucket = await self.senses.flush()
@@ -186,7 +187,7 @@ class Autonomy:
                 self._image.later(telemetry.note_method_use, bucket)
             self._ticked.set()
         if self.leash is not None:
-            await self.leash.look()
+            await self.leash.check()
 
     async def _sensed(self) -> str:
         """Return the recent tallies of the senses, and the state of the entropy metric, in words."""
@@ -201,13 +202,13 @@ class Autonomy:
         ]
         return " ".join(filter(None, words))
 
-    def assessed(self, root: Any, number: int) -> Record | None:
-        """Return the assessment of the mission of that number, for its record; None where it was not measured."""
+    def assessed(self, root: Root, number: int) -> Record | None:
+        """Return the assessment of the mission of that number, for its record; None if it was not measured."""
         found = entropy_records.assessment_of(root, number) if self.assessor is None else self.assessor.of(root, number)
         return None if found is None else found.to_wire()
 
     async def rate(self, id: str, rating: int, why: str) -> None:
-        """Keep what a user thinks of a mission, and learn from it, in one transaction.
+        """Store a user's rating of a mission, and learn from it, in one transaction.
 
         :raises UnknownMission: if there is none of that id.
         :raises InvalidInput: if it has not ended.
@@ -220,13 +221,13 @@ class Autonomy:
         log.info("rated", mission=id, rating=rating)
 
     async def settled(self) -> None:
-        """Return when what was measured so far is in the image."""
+        """Wait until all measurements so far are in the image."""
         if self.assessor is not None:
             self.assessor.flush()
             # the committer works in order: this returns after the measurements just handed over
             await self._image.system(lambda root: None)
 
-    def undone(self, root: Any, number: int, redo: bool) -> None:
+    def undone(self, root: Root, number: int, redo: bool) -> None:
         """Learn from an undo of the mission of that number, or from its redo, in the transaction that does it."""
         if self.assessor is None:
             return
@@ -246,7 +247,7 @@ class Autonomy:
         return facts
 
 
-def _rate(root: Any, id: str, rating: int, why: str, bounds: entropy_records.WeightBounds | None) -> None:
+def _rate(root: Root, id: str, rating: int, why: str, bounds: entropy_records.WeightBounds | None) -> None:
     if not ledger.rate(root, id, rating, why):
         return
     objects.vouch(root, id, rating)
@@ -304,7 +305,7 @@ TASKS_SEED = 1
 Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
-class Improving:
+class ImprovementLoop:
     """Proposals and what they come to. With `autonomy.mode = "off"` there are none."""
 
     def __init__(
@@ -315,7 +316,7 @@ class Improving:
         codex: Codex,
         *,
         audit: Callable[[str, str], Any],
-        substrate: Substrate,
+        substrate: ModelRuntime,
         curate: Curate | None = None,
     ) -> None:
         """
@@ -359,7 +360,7 @@ class Improving:
 
         def hear(ended: MissionEnded) -> None:
             if ended.mission.startswith((AUDIT, IMPROVEMENT)):
-                improver.look()
+                improver.wake()
 
         bus.subscribe(MissionEnded, hear)
         life.background(improver.run(), "improver")
@@ -396,7 +397,7 @@ class Improving:
         likeness = Likeness(image, self._inference, self._substrate.profile.embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
 
-        def examples(root: Any) -> dict[str, incarnation.Exemplars]:
+        def examples(root: Root) -> dict[str, incarnation.Exemplars]:
             return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
 
         router = Router(self._codex, lambda: image.read(examples), likeness, chars=RoutingLimits.of(settings).chars)

@@ -35,8 +35,9 @@ from batos.image.mission_record import MissionRecord
 from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
-from batos.mind.router import Foresight, recent_personas
+from batos.mind.router import PersonaForecast, recent_personas
 from batos.missions.mission_queue import Grouping
+from batos.objects import Root
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -53,8 +54,8 @@ log = structlog.get_logger("batos")
 Record = dict[str, Any]
 
 
-class Substrate:
-    """The Ollamas, their models, and the profile in force. Without `connect` there is no Ollama, and another inference answers."""
+class ModelRuntime:
+    """Ollamas, their models, and the profile in force. Without `connect` it has no Ollama, and another inference answers."""
 
     def __init__(
         self,
@@ -81,14 +82,14 @@ class Substrate:
         self.places: list[ManagedHost] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
-        """Returns the facts for `info` about the Ollamas. The facts are empty where there is no Ollama."""
+        """Returns the facts for `info` about the Ollamas. The facts are empty without an Ollama."""
         self.outage: Callable[[], str] = str
         """Returns the words for an outage of all Ollamas. The words are empty while one answers."""
         self.asked_only: Inference | None = None
-        """The same inference without waiting for a model and without fetching it. None where there is no Ollama."""
+        """The same inference without waiting for a model and without fetching it. None without an Ollama."""
         self._settled = asyncio.Event()
         self._bases: dict[str, str] = {}  # base model by role, under the profile in force
-        self._foresight = Foresight()
+        self._foresight = PersonaForecast()
         self._of_user = ""  # address of the user's own Ollama
 
     # --- assembly
@@ -323,7 +324,7 @@ class Substrate:
 
     # --- needs of missions
 
-    async def met(self, needs: Needs) -> bool:
+    async def is_met(self, needs: Needs) -> bool:
         """Return whether all models with which personas speak meet needs, as they are loaded here.
 
         :raises InferenceFailed: where that cannot be found out.
@@ -384,7 +385,7 @@ class Substrate:
             settings = self._settings.model_copy(update=chosen)
             for persona in selection.named_models(settings).personas:
                 if persona not in self._voices_of:
-                    raise InvalidInput(f"{persona!r} is no persona with a role of its own; name one of {', '.join(self._voices_of)}")
+                    raise InvalidInput(f"{persona!r} is not a persona with its own model; name one of {', '.join(self._voices_of)}")
             found = await self._found()
             after = selection.choose_profile(settings, self._voices_of, found if self._of_user else None, self._of_user)
             self._check(after.profile, selection.named_models(settings), {one.name for one in found or ()})
@@ -399,7 +400,7 @@ class Substrate:
                 roles = self._image.read(model_registry.plain_models)
                 await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.inference.modelfiles)), self.profile)
             told = await self.models.ensure()
-        return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
+        return {**told, "model": self.profile.base, "why": after.why, "before": _profile_summary(before.profile)}
 
     def _chosen(self, name: str) -> Record:
         """Return the settings for the model that was asked for."""
@@ -414,7 +415,7 @@ class Substrate:
 
     def _check(self, profile: Profile, named: selection.NamedModels, there: set[str]) -> None:
         """
-        :raises InvalidInput: where what was chosen cannot think now.
+        :raises InvalidInput: if the chosen model is not available now.
         """
         for model in filter(None, (named.all, *named.personas.values())):
             if tagged(model) not in there:
@@ -444,7 +445,7 @@ class Substrate:
     def model_of(self, persona: str) -> str:
         """Return the model that speaks for a persona, as the image has it now."""
 
-        def model(root: Any) -> str:
+        def model(root: Root) -> str:
             found = root["lobby"]._slots[persona]
             return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 
@@ -494,7 +495,7 @@ class Substrate:
         return self.factory.report()
 
 
-def _in_a_word(profile: Profile) -> str:
+def _profile_summary(profile: Profile) -> str:
     """Return the name by which `use` would have the profile back."""
     return profile.base if profile.name == selection.OWN else profile.name
 

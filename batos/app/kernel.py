@@ -125,7 +125,7 @@ class Kernel:
         await self.substrate.settled()
 
     def reload(self, settings: Settings) -> dict[str, Any]:
-        """Take over new settings, as far as a running daemon can: those of `config.RELOADED`, and some limits by their former names.
+        """Apply the new settings that a running daemon can apply: those of `config.RELOADED`, and some limits by their former names.
 
         :returns: `at`, the names that were `applied`, and those that differ and wait for a `restart`.
         """

@@ -25,6 +25,7 @@ from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living_image import LivingImage
 from batos.mind.evidence import EvidenceLimits
+from batos.objects import Root
 from batos.wire.admin_schemas import SearchRequest
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
 
 
-class Recollection:
+class MemoryRuntime:
     """The memory of a running daemon. Made by `open`; all methods are called on the loop's thread."""
 
     collection: Collection
@@ -123,11 +124,11 @@ class Recollection:
         :param life: ends the storing.
         """
         from batos.memory.chunking import ChunkLimits
-        from batos.missions.memory_writer import Remembering, RememberLimits  # imported late, like everything that needs numpy
+        from batos.missions.memory_writer import MemoryWriter, RememberLimits  # imported late, like everything that needs numpy
 
         settings = self._settings
         if settings.memory.remember == "on":
-            work = Remembering(
+            work = MemoryWriter(
                 self._image,
                 shelver=self.shelver,
                 stored=self.stored,
@@ -302,7 +303,7 @@ class RequestedFiles:
     def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
         """
         :param refused: paths that cannot be read: `path`, `code` and `message`.
-        :param left_out: what folders have that is not read; empty for nothing.
+        :param left_out: kinds of files in the folders that are not read; empty if all are.
         """
         self.files, self.refused, self.left_out = files, refused, left_out
         self._begun = time.monotonic()
@@ -347,20 +348,20 @@ class RequestedFiles:
             self._unlisten = None
 
 
-def _has_document(root: Any, number: int) -> bool:
+def _has_document(root: Root, number: int) -> bool:
     from batos.memory.store import library_of
 
     document = library_of(root).documents.get(number)
     return document is not None and bool(document.sections or not document.archives)  # a document that is archived whole does not count
 
 
-def _described(root: Any, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:
+def _described(root: Root, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:
     from batos.memory.objects import memory_contents
 
     return memory_contents(root, documents, away, left)
 
 
-def _archived(root: Any, most: int) -> Reply:
+def _archived(root: Root, most: int) -> Reply:
     from batos.memory.curation import list_archives
 
     return list_archives(root, most)

@@ -35,7 +35,7 @@ from batos.mind.model_needs import BEGUN, CHOSEN, DECLINED, READY, Provision
 from batos.missions.mission_queue import AttemptLimits
 
 if TYPE_CHECKING:
-    from batos.app.inference import Substrate
+    from batos.app.inference import ModelRuntime
     from batos.bridge.selection import ModelChoice
     from batos.mind.attempt import Attempt
 
@@ -65,10 +65,10 @@ class _Unfit(Exception):
     """A model was tried and does not meet the needs; the message gives the reason."""
 
 
-class Providing:
+class ModelProvisioning:
     """Provides missions with models; see `batos.mind.model_needs.Provider`. All methods are called on the loop's thread."""
 
-    def __init__(self, settings: Settings, image: LivingImage, substrate: Substrate, budget: PullBudget) -> None:
+    def __init__(self, settings: Settings, image: LivingImage, substrate: ModelRuntime, budget: PullBudget) -> None:
         self._settings, self._image, self._substrate, self._budget = settings, image, substrate, budget
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._open: set[str] = set()  # missions for which a model is being provided
@@ -77,11 +77,11 @@ class Providing:
 
     # --- asked by missions
 
-    async def met(self, needs: Needs) -> bool:
+    async def is_met(self, needs: Needs) -> bool:
         """See `Provider`."""
-        return await self._substrate.met(needs)
+        return await self._substrate.is_met(needs)
 
-    async def stands(self, provision: Provision) -> bool:
+    async def is_installed(self, provision: Provision) -> bool:
         """See `Provider`."""
         if not provision.model:
             return True
@@ -113,10 +113,10 @@ class Providing:
             if held.get("state") == READY and not self._is_wanted(held.get("change")):
                 left_out.add(held["model"])
             if held.get("state") not in (CHOSEN, BEGUN) or Needs.parse(held["needs"]) != needs:
-                held = await self._chosen(id, needs, left_out)
+                held = await self._choose(id, needs, left_out)
             try:
                 async with self._locks[held["model"]]:
-                    return await self._brought(attempt, needs, held)
+                    return await self._install(attempt, needs, held)
             except _Unfit as e:
                 log.warning("model_unfit", mission=id, model=held["model"], why=str(e))
                 left_out.add(held["model"])
@@ -134,7 +134,7 @@ class Providing:
 
     # --- choosing a model
 
-    async def _chosen(self, id: str, needs: Needs, left_out: set[str]) -> Record:
+    async def _choose(self, id: str, needs: Needs, left_out: set[str]) -> Record:
         """Choose a model, and record that.
 
         :raises ModelNeeded: where none is known that can and fits.
@@ -145,14 +145,14 @@ class Providing:
         choice = selection.with_wider_context(present, needs, room) if present is not None and await substrate.able(needs) else None
         choice = choice or selection.best_installed(found, needs, room, left_out)
         if choice is None:
-            choice = await self._had(id, needs, left_out, 0 if present is None else present.can.parameters or 0)
+            choice = await self._choice_for(id, needs, left_out, 0 if present is None else present.can.parameters or 0)
         kept = _declined(self._image.read(journal.provided_of, id))
         record = {**kept, **choice._asdict(), "needs": needs.words(), "state": CHOSEN, "left_out": sorted(left_out)}
         await self._image.system(journal.set_provided, id, record, mission=id)
         log.info("model_chosen", mission=id, needs=needs.words(), model=choice.model or substrate.profile.base, why=choice.why)
         return record
 
-    async def _had(self, id: str, needs: Needs, left_out: set[str], least: int) -> ModelChoice:
+    async def _choice_for(self, id: str, needs: Needs, left_out: set[str], least: int) -> ModelChoice:
         settings, room = self._settings, self._substrate.room
         registry = await registry_models(settings.inference.registry) if settings.inference.registry else None
         shipped = await asyncio.to_thread(offers, settings.data)
@@ -171,55 +171,55 @@ class Providing:
 
     # --- providing the model
 
-    async def _brought(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
+    async def _install(self, attempt: Attempt, needs: Needs, held: Record) -> Provision:
         """Provide the chosen model, from the step that was reached.
 
-        :raises _Unfit: if the model does not meet the needs; then nothing of it is left.
+        :raises _Unfit: if the model does not meet the needs; then it is deleted.
         """
         model, id = held["model"], attempt.id
         if not model:
-            return await self._ready(id, needs, held, {})
+            return await self._record_ready(id, needs, held, {})
         number: int | None = held.get("change")
         if number is None:
             there = await self._substrate.models.has(model)
             number = self._image.read(provided_models.standing, model) if there else None
             if number is None:
-                by = provided_models.HERE if there else await self._permitted(attempt, needs, held)
+                by = provided_models.HERE if there else await self._permission(attempt, needs, held)
                 terms = (id, held, by, ChangeLimits.of(self._settings).kept, time.time())
                 number = await self._image.system(provided_models.begin, *terms, mission=id)
         state = self._image.read(provided_models.state_of, number)
         if state == changes.PROPOSED:
             self._open.add(id)
-            await self._made(attempt, needs, held, number)
+            await self._make(attempt, needs, held, number)
             self._open.discard(id)
         elif state not in changes.STANDING or not await self._speaks(model):
             raise _taken_back(id, needs, held, number)
-        return await self._ready(id, needs, {**held, "change": number}, self._substrate.voices_on(model))
+        return await self._record_ready(id, needs, {**held, "change": number}, self._substrate.voices_on(model))
 
-    async def _made(self, attempt: Attempt, needs: Needs, held: Record, number: int) -> None:
+    async def _make(self, attempt: Attempt, needs: Needs, held: Record, number: int) -> None:
         """Pull, probe, make personas, and keep all that as a change.
 
-        :raises _Unfit: see `_brought`.
+        :raises _Unfit: see `_install`.
         """
         try:
             if self._image.read(provided_models.facts, number)["pulled"]:
-                await self._pulled(attempt, held, number)
-            await self._tried(held, needs)
+                await self._pull(attempt, held, number)
+            await self._probe(held, needs)
             voices = [name for name, _ in self._substrate.voices_on(held["model"]).values()]
             await self._image.system(changes.note, number, {"voices": voices})
             if not await self._speaks(held["model"]):
                 raise _Unfit(f"no personas can be made on {held['model']}")
-            await self._kept(held, number)
+            await self._record_change(held, number)
         except InvalidInput:  # its user refused the change meanwhile; the refusal deletes the model
             raise _taken_back(attempt.id, needs, held, number) from None
         except _Unfit as e:
-            await self._refused(number, str(e))
+            await self._record_refusal(number, str(e))
             raise
         except ProvisioningFailed as e:
-            await self._refused(number, e.message)
+            await self._record_refusal(number, e.message)
             raise
 
-    async def _permitted(self, attempt: Attempt, needs: Needs, held: Record) -> str:
+    async def _permission(self, attempt: Attempt, needs: Needs, held: Record) -> str:
         """Return which party permits the pull of a model.
 
         :raises NeedAnswer: if the mission asks its user.
@@ -258,7 +258,7 @@ class Providing:
             return f"{_gb(left)} are left of what it may pull in 24 hours (autonomy.pull_bytes)"
         return await self._budget.why_no_change()
 
-    async def _pulled(self, attempt: Attempt, held: Record, number: int) -> None:
+    async def _pull(self, attempt: Attempt, held: Record, number: int) -> None:
         """Pull the model; return at once if it is there.
 
         :raises ProvisioningFailed: if the model cannot be provided.
@@ -292,7 +292,7 @@ class Providing:
             cause=status.cause, model=model, detail=status.detail, remedy=status.remedy,
         )  # fmt: skip
 
-    async def _tried(self, held: Record, needs: Needs) -> None:
+    async def _probe(self, held: Record, needs: Needs) -> None:
         """Probe the model for the needed capabilities.
 
         :raises _Unfit: if it lacks one.
@@ -303,7 +303,7 @@ class Providing:
         try:
             can = await place.probe(model, needs.probes, options=options)
             if can is not None and (lacks := needs.lacking(can)):
-                raise _Unfit(f"it was tried, and is none that {lacks.told()}")
+                raise _Unfit(f"it was tried, and is not a model that {lacks.told()}")
             if needs.context and not await place.takes(model, needs.context, options):
                 raise _Unfit(f"its Ollama does not give it a context of {needs.context} tokens")
         except InferenceFailed as e:
@@ -322,7 +322,7 @@ class Providing:
             raise InferenceFailed(statuses[0].detail or "Ollama does not answer", cause="unreachable", model=model)
         return all(status.ready for status in statuses)
 
-    async def _kept(self, held: Record, number: int) -> None:
+    async def _record_change(self, held: Record, number: int) -> None:
         """Make the change, in one transaction: from here on the model is what missions that need it are provided with."""
         for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
             try:
@@ -340,7 +340,7 @@ class Providing:
                 return
         raise Conflicted(f"change {number} met conflicts too often; it is tried again")
 
-    async def _ready(self, id: str, needs: Needs, held: Record, voices: Mapping[str, tuple[str, Any]]) -> Provision:
+    async def _record_ready(self, id: str, needs: Needs, held: Record, voices: Mapping[str, tuple[str, Any]]) -> Provision:
         """Record that the mission thinks with the provided model."""
         options = self._substrate.options_on(held["context"], held["answer"])
         if not held["model"]:
@@ -367,26 +367,26 @@ class Providing:
         while True:
             await self._look.wait()
             self._look.clear()
-            if not await self.tidied():
+            if not await self.delete_abandoned():
                 await asyncio.sleep(ProvisionLimits.of(self._settings).retry_s)
                 self._look.set()
 
-    async def tidied(self) -> bool:
+    async def delete_abandoned(self) -> bool:
         """Delete models that were given up. Return True if none is left."""
         done = True
         for number, state in self._image.read(provided_models.left_over):
             try:
                 async with self._locks[self._image.read(provided_models.facts, number)["model"]]:
                     if state == changes.PROPOSED:
-                        await self._refused(number, "its mission ended before it was there")
+                        await self._record_refusal(number, "its mission ended before it was there")
                     else:
-                        await self._cleared(number)
+                        await self._clear(number)
             except (BatosError, OSError) as e:
                 log.warning("not_cleared", change=number, error=str(e))
                 done = False
         return done
 
-    async def withdrawn(self, number: int) -> list[str]:
+    async def withdraw(self, number: int) -> list[str]:
         """End the pull of a change that its user took back, and delete its models; return their names.
 
         :raises InferenceFailed: where Ollama does not do it now; it is done later.
@@ -396,23 +396,23 @@ class Providing:
             await self._substrate.places[0].provisioner.abandon(held["model"], others=1)
         try:
             async with self._locks[held["model"]]:
-                return await self._cleared(number)
+                return await self._clear(number)
         except InferenceFailed:
             self._look.set()
             raise
 
-    async def _refused(self, number: int, why: str) -> None:
-        """Record that a change is not made, unless its user did; and clear away what was done for it."""
+    async def _record_refusal(self, number: int, why: str) -> None:
+        """Record that a change is not made, unless its user did, and delete the models of it."""
 
         await self._image.system(provided_models.refuse, number, why, time.time())
         log.info("refused", change=number, kind=provided_models.KIND, why=why)
         try:
-            await self._cleared(number)
+            await self._clear(number)
         except InferenceFailed as e:
             log.warning("not_cleared", change=number, error=e.message)
             self._look.set()
 
-    async def _cleared(self, number: int) -> list[str]:
+    async def _clear(self, number: int) -> list[str]:
         """Delete the models pulled and made for a change, unless another part needs them. May be repeated.
 
         :raises InferenceFailed: if Ollama does not delete them now.
@@ -443,7 +443,7 @@ def _declined(held: Mapping[str, Any]) -> Record:
 def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> ModelNeeded:
     model = held["model"]
     return ModelNeeded(
-        f"mission {id!r} needs a model that {needs.told()}: {model} was to be it, and was taken back (change {number})",
+        f"mission {id!r} needs a model that {needs.told()}: {model} was chosen, and change {number} was taken back",
         needs=needs.words(), model=model, bytes=held["bytes"], command=_command(model),
     )  # fmt: skip
 

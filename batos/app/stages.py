@@ -3,7 +3,7 @@
 take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ open_tools ─ build_missions ─ open_transport ─ start_work
 
 Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
-transport, and the image is closed when nothing uses it any more. A stage takes what it needs from earlier stages, never from later ones.
+transport, and the image is closed when no part uses it. A stage takes what it needs from earlier stages, never from later ones.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
-from batos.app.autonomy import Autonomy, Improving, measured
-from batos.app.inference import Substrate
-from batos.app.memory import Recollection
-from batos.app.model_provision import Providing
+from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.inference import ModelRuntime
+from batos.app.memory import MemoryRuntime
+from batos.app.model_provision import ModelProvisioning
 from batos.app.tools import ToolStage
-from batos.app.undo import Undoing
+from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
@@ -49,7 +49,7 @@ from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
-from batos.mind import incarnation, memory_primitives, messages, psm, tool_rounds
+from batos.mind import incarnation, memory_primitives, messages, psm, tool_messages
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
@@ -59,6 +59,7 @@ from batos.mind.text_likeness import TextLikeness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
+from batos.objects import Root
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -82,7 +83,7 @@ _INSTALL = (
     schema.install,
     entropy_records.install_weights,
     change_types.install_voices,
-    tool_rounds.install,
+    tool_messages.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -190,7 +191,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
 class InferenceStage:
     """The models, and the parts that count what they do."""
 
-    substrate: Substrate
+    substrate: ModelRuntime
     inference: Inference
     metrics: Metrics
     loop: Autonomy
@@ -200,13 +201,13 @@ class InferenceStage:
 async def connect_models(settings: DaemonSettings, storage: StorageStage, given: Inference | None) -> AsyncIterator[InferenceStage]:
     """Find or start an Ollama.
 
-    :param given: takes its place: what tests and benches inject.
+    :param given: an inference to use instead, which tests and benches inject.
     :raises OllamaUnavailable: if none answers and none can be started.
     """
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
-        substrate = Substrate(settings.now, storage.image, storage.codex, on_choice=settings.choose)
+        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
         loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
         inference = given or await substrate.connect(life)
         metrics = Metrics(storage.bus)
@@ -239,7 +240,7 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
             costs,
             upkeep_plan(settings),
             backups=settings.backups,
-            free=memory_primitives.lived_through if settings.memory.remember == "on" else retention.everything,
+            free=memory_primitives.remembered_until if settings.memory.remember == "on" else retention.everything,
         )
         life.push_async_callback(keeping.stop)
         life.background(keeping.run(), "upkeep")
@@ -277,7 +278,7 @@ class MemoryStage:
 
     likeness: Likeness
     router: Router
-    memory: Recollection
+    memory: MemoryRuntime
 
 
 @contextlib.asynccontextmanager
@@ -285,7 +286,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
     """Load the search index, and begin to embed exemplars and documents."""
     image, embedder = storage.image, models.substrate.profile.embedder
 
-    def exemplars(root: Any) -> dict[str, incarnation.Exemplars]:
+    def exemplars(root: Root) -> dict[str, incarnation.Exemplars]:
         there = incarnation.present(root["lobby"], storage.codex)
         return {name: incarnation.exemplars_of(persona) for name, persona in there.items()}
 
@@ -302,7 +303,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         now = image.kept(exemplars)
         router = Router(storage.codex, now, likeness, chars=RoutingLimits.of(settings).chars)
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
-        recollection = Recollection(image, settings, storage.bus)
+        recollection = MemoryRuntime(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only)
         yield MemoryStage(likeness, router, recollection)
 
@@ -314,11 +315,11 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
 class MissionStage:
     """The missions: their methods, their undo, and the scheduler, which has taken up what an earlier daemon left."""
 
-    undoing: Undoing
-    providing: Providing | None
+    undoing: UndoRunner
+    providing: ModelProvisioning | None
     """Provides models for missions. None where there is no Ollama."""
     methods: MethodRuntime
-    improving: Improving
+    improving: ImprovementLoop
     scheduler: Scheduler
     attempt_services: AttemptServices
     replays: Replays
@@ -333,8 +334,8 @@ async def build_missions(
     """Recover the missions that an earlier daemon left. None is thought about before `start_work`."""
     image, substrate, fixed = storage.image, models.substrate, settings.now
     async with Lifetime() as life:
-        providing = Providing(fixed, image, substrate, models.loop.budget) if substrate.places else None
-        undoing = Undoing(image, mind.memory, fixed, models.loop, None if providing is None else providing.withdrawn)
+        providing = ModelProvisioning(fixed, image, substrate, models.loop.budget) if substrate.places else None
+        undoing = UndoRunner(image, mind.memory, fixed, models.loop, None if providing is None else providing.withdraw)
         life.push_async_callback(undoing.stop)
         methods = MethodRuntime(
             image,
@@ -346,7 +347,7 @@ async def build_missions(
         )
         life.push_async_callback(methods.close)
         curate = functools.partial(mind.memory.curator.round, "it was proposed") if fixed.memory.curate == "on" else None
-        improving = Improving(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
+        improving = ImprovementLoop(fixed, image, models.inference, storage.codex, audit=methods.audit, substrate=substrate, curate=curate)
 
         def terms() -> AttemptTerms:
             """Return the settings and models in force now."""
@@ -503,7 +504,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
 
 @contextlib.asynccontextmanager
 async def start_work(facts: StartedStages) -> AsyncIterator[None]:
-    """Let missions be thought about, and begin what the system does of its own accord."""
+    """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
 

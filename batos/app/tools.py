@@ -45,9 +45,8 @@ class ToolStage:
         try:
             self.toolbox.state = await identity.resume(self.image, self.file)
         except OSError as e:
-            raise InvalidInput(
-                f"{self.file} cannot be written ({e.strerror or e}); make room or repair its folder, then try again"
-            ) from None
+            why = e.strerror or e
+            raise InvalidInput(f"{self.file} cannot be written ({why}); make room or repair its folder, then try again") from None
 
     def facts(self) -> dict[str, Any]:
         """Return what `info` tells of tools."""

@@ -1,12 +1,12 @@
 """Undo of missions: objects, trees in slots, memory, examples and records, in one transaction.
 
-image.reversal (objects, by parts) ──┐
-trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
-memory.undoing (documents) ──────────┤
-mind.lessons (what was taught) ──────┤
-the missions' records: marked ───────┘
+image.transaction_undo (objects) ────┐
+trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ search index
+memory.archiver (documents) ─────────┤
+forge.lessons (taught examples) ─────┤
+records of the missions: marked ─────┘
 
-A change that the loop made of its own accord (`change:N`) is undone in the same way, and its record says so.
+A change that the autotelic loop made (`change:N`) is undone in the same way, and its record says so.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.missions import execution
 from batos.missions.mission_queue import AttemptLimits
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 from batos.wire.admin_schemas import UndoRequest
 
 if TYPE_CHECKING:
-    from batos.app.memory import Recollection
+    from batos.app.memory import MemoryRuntime
     from batos.memory.archiver import UndoneMemory
 
 log = structlog.get_logger("batos")
@@ -57,27 +57,27 @@ class UndoLimits(Limits):
     """Most missions that one undo takes back, with all that depends on the undone mission."""
 
 
-class Learning(Protocol):
+class UndoObserver(Protocol):
     """Learns from what becomes of missions."""
 
     async def settled(self) -> None:
         """Return when all measurements of missions so far are in the image."""
 
-    def undone(self, root: Any, number: int, redo: bool) -> None:
+    def undone(self, root: Root, number: int, redo: bool) -> None:
         """Learn from an undo of the mission of that number, or with `redo` from its redo. Runs in a helper thread, in the transaction of
         the undo.
         """
 
 
-class Undoing:
+class UndoRunner:
     """Undoes missions, one after the other. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         image: LivingImage,
-        memory: Recollection,
+        memory: MemoryRuntime,
         settings: Settings,
-        learning: Learning | None = None,
+        learning: UndoObserver | None = None,
         withdraw: Callable[[int], Awaitable[list[str]]] | None = None,
     ) -> None:
         """
@@ -101,7 +101,7 @@ class Undoing:
         if self._learning is not None:
             await self._learning.settled()
         kind = transaction_undo.REDO if asked.redo else transaction_undo.UNDO
-        reply = await self._begun(
+        reply = await self._start(
             _Job(asked.id, kind + asked.id, kind.rstrip(":").upper(), asked.dry, lambda unit: self._done(unit, asked))
         )
         return {"id": asked.id, "redo": asked.redo, "dry": asked.dry, **reply}
@@ -121,8 +121,8 @@ class Undoing:
         :raises HistoryGone: if the changes are older than the last pack.
         """
         name = changes.name_of(number)
-        job = _Job(name, transaction_undo.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
-        done = await self._begun(job)
+        job = _Job(name, transaction_undo.UNDO + name, "UNDO", dry, lambda unit: self._reverse_change(unit, number, why, state, effect))
+        done = await self._start(job)
         if (
             not dry
             and self._withdraw is not None
@@ -135,7 +135,7 @@ class Undoing:
                 done["waits"] = f"what was pulled and made for it goes when its Ollama answers: {e.message}"
         return {"number": number, "dry": dry, **done}
 
-    async def _begun(self, job: _Job) -> Reply:
+    async def _start(self, job: _Job) -> Reply:
         if self._stopping:
             raise Busy("the daemon is stopping")
         return await self._background.run(self._retried(job), f"undo {job.name}")
@@ -149,18 +149,18 @@ class Undoing:
         async with self._lock, self._image.reach:
             for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
                 try:
-                    return await self._once(job)
+                    return await self._undo_once(job)
                 except TransientError as e:
                     log.info("undo_conflict", of=job.name, error=str(e)[:200])
         raise Conflicted(f"the undo of {job.name!r} met conflicts with missions under way too often; try again when they have ended")
 
-    async def _once(self, job: _Job) -> Reply:
+    async def _undo_once(self, job: _Job) -> Reply:
         async with self._image.unit() as unit:
             try:
                 done = await in_helper(job.work, unit)
             except POSKeyError:
                 unit.doom()
-                raise HistoryGone(f"what {job.name!r} changed is not kept any more: history goes back to the last pack") from None
+                raise HistoryGone(f"the change of {job.name!r} is no longer kept: history goes back to the last pack") from None
             except BaseException:
                 unit.doom()
                 raise
@@ -195,7 +195,7 @@ class Undoing:
             found, more = self._by_layer(unit.root, change, asked.redo)
             trees += found + self._examples(unit.root, change.mission, asked.redo)
             moved.append(more)
-        told = self._told(unit.root, plan, lot, moved, trees)
+        told = self._reply_of(unit.root, plan, lot, moved, trees)
         stand = [] if asked.redo else [{"mission": id, **effect} for id in lot for effect in effects.standing(unit.root, id)]
         if stand:
             told["effects"] = stand
@@ -204,7 +204,7 @@ class Undoing:
             execution.settle_unvouched_again(ledger.mission_of(unit.root, id), redo=asked.redo)
         return _Done(lot, moved, told)
 
-    def _unmade(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
+    def _reverse_change(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
         from batos.memory.archiver import managed_slots
 
         root, record = unit.root, changes.record_of(unit.root, number)
@@ -225,7 +225,7 @@ class Undoing:
         trees, moved = self._by_layer(root, change, redo=False)
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
-    def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
+    def _planned(self, root: Root, asked: UndoRequest) -> tuple[list[transaction_undo.TransactionChange], transaction_undo.UndoPlan]:
         """Return the changes of all missions to undo, newest first, and the records to write."""
         from batos.memory.archiver import managed_slots
 
@@ -242,7 +242,7 @@ class Undoing:
             if not plan.conflicts:
                 return ordered, plan
             if asked.redo or not asked.cascade or "" in more or not more:
-                again = "what it found then is not there any more; do again first what it was based on"
+                again = "what it started from has changed since; first redo what it was based on"
                 remedy = again if asked.redo else _remedy(plan.conflicts, "undo that first, or all of it with --cascade")
                 raise _refusal(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}", plan.conflicts, sorted(more - {""}), remedy)
             if len(changes) + len(more) > (limit := UndoLimits.of(self._settings).missions):
@@ -250,7 +250,7 @@ class Undoing:
             for id in more:
                 changes[id] = change_of(id)
 
-    def _by_layer(self, root: Any, change: transaction_undo.TransactionChange, redo: bool) -> tuple[list[Reply], UndoneMemory]:
+    def _by_layer(self, root: Root, change: transaction_undo.TransactionChange, redo: bool) -> tuple[list[Reply], UndoneMemory]:
         """Merge trees in slots and documents. Both need views of the image from before the mission and after it."""
         from batos.memory.archiver import UndoneMemory, document_differences, undo_documents
 
@@ -272,12 +272,15 @@ class Undoing:
             past = at if redo else before
             return trees, undo_documents(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
-    def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
-        """Return what a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
+    def _examples(self, root: Root, id: str, redo: bool) -> list[Reply]:
+        """Take back the examples of a lesson; with `redo` teach them again.
+
+        They were stored with its acceptance, so they are not among the changes of its cycle.
+        """
         mission = ledger.mission_of(root, id)
         return lessons.teach_again(root, mission, SynthesisLimits.of(self._settings).examples) if redo else lessons.take_back(root, mission)
 
-    def _mark(self, root: Any, id: str, asked: UndoRequest, lot: list[str]) -> None:
+    def _mark(self, root: Root, id: str, asked: UndoRequest, lot: list[str]) -> None:
         mission = ledger.mission_of(root, id)
         facts = {"at": round(time.time(), 3), "with": asked.id, "missions": len(lot)}
         mission.undone = None if asked.redo else json.dumps(facts)
@@ -288,7 +291,9 @@ class Undoing:
 
             remember_again(root, mission)
 
-    def _told(self, root: Any, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]) -> Reply:
+    def _reply_of(
+        self, root: Root, plan: transaction_undo.UndoPlan, lot: list[str], moved: Sequence[UndoneMemory], trees: list[Reply]
+    ) -> Reply:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
             "missions": [{"id": one.id, "brief": history.in_list(one.brief), "finished": one.finished} for one in missions],
@@ -310,7 +315,7 @@ class _Job(NamedTuple):
 
 class _Done(NamedTuple):
     lot: list[str]
-    """Names of what was undone or redone. Empty if there was nothing to do."""
+    """Names of the undone or redone missions and changes. Empty if there was nothing to do."""
     moved: Sequence[UndoneMemory]
     told: Reply
 
@@ -343,10 +348,10 @@ def _remedy(conflicts: Sequence[transaction_undo.Conflict], by_missions: str) ->
     own = next((number for writer in others if (number := changes.number_in(writer)) is not None), None)
     if own is not None:
         return f"that is a change that BAT OS made of itself: `batos changes undo {own}` first"
-    return "that is no mission's work, and stays; change it by hand"
+    return "no mission did that, so it stays; change it by hand"
 
 
-def _episode(root: Any, id: str, redo: bool) -> list[int]:
+def _episode(root: Root, id: str, redo: bool) -> list[int]:
     """Return the documents that memory made of the mission and of the facts in its brief. An undo removes them. After a redo, memory
     makes them again.
     """
@@ -360,7 +365,7 @@ def _episode(root: Any, id: str, redo: bool) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _merge_trees(root: Any, change: transaction_undo.TransactionChange, before: Any, at: Any, redo: bool) -> list[Reply]:
+def _merge_trees(root: Root, change: transaction_undo.TransactionChange, before: Any, at: Any, redo: bool) -> list[Reply]:
     """Merge the trees that slots hold, of the objects in the lobby (except the memory) and of the objects that the mission wrote."""
     from batos.memory.archiver import managed_slots
 
@@ -392,13 +397,13 @@ def _trees(obj: Any) -> Iterator[tuple[str, Any]]:
                 yield name, value
 
 
-def _get(root: Any, oid: bytes) -> Any:
+def _get(root: Root, oid: bytes) -> Any:
     try:
         return root._p_jar.get(oid)
     except KeyError:  # the object did not exist yet at that time
         return None
 
 
-def _mapped(root: Any, tree: Any) -> dict[Any, Any]:
+def _mapped(root: Root, tree: Any) -> dict[Any, Any]:
     """Return a tree of the past with the objects of the present."""
     return {key: root._p_jar.get(value._p_oid) if getattr(value, "_p_oid", None) else value for key, value in tree.items()}

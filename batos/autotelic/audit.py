@@ -29,8 +29,8 @@ from batos.image.mission_record import MissionRecord
 from batos.mind import plans
 from batos.mind.attempt import current
 from batos.mind.incarnation import facets, system_message
-from batos.mind.psm import by
-from batos.objects import Method, UvmObject
+from batos.mind.psm import asker_of
+from batos.objects import Method, Root, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -85,7 +85,7 @@ class Audits:
         """:param why_unfit: why a model, by its name, is not fit to judge the system; empty if it is."""
         self._ground, self.why_unfit = ground, why_unfit
 
-    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+    async def ruled(self, root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
         """Return the result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows
         from the measurements. None for other missions, and where a model is to think it through.
         """
@@ -103,11 +103,11 @@ class Audits:
                 unfit = f" No model was asked: {why}."
         return {"text": f"{_measured(causes)}{' Nothing follows from that by rule.' if causes else ''}{unfit}"}
 
-    def _may_ask(self, root: Any, mission: UvmObject) -> bool:
+    def _may_ask(self, root: Root, mission: UvmObject) -> bool:
         every = SelfAuditLimits.of(self._ground.settings).missions
         return mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
 
-    async def propose(self, root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
+    async def propose(self, root: Root, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
         """Return the proposal of a mission of the loop, for its result: `proposal`, with its `source` and `evidence`.
 
         It is None if a model was asked in vain, and missing if nothing is to be done.
@@ -128,7 +128,7 @@ class Audits:
                 return {"proposal": self._told(found, source, cause)}
         return {"proposal": None} if asked else {}
 
-    def by_rule(self, root: Any, mission: str) -> dict[str, Any] | None:
+    def by_rule(self, root: Root, mission: str) -> dict[str, Any] | None:
         """Return a proposal from the measurements, in the form of `propose`, for a mission of the loop that FAILED; None if none follows.
 
         So a model that cannot think the mission through does not stop the loop.
@@ -144,30 +144,36 @@ class Audits:
             evidence["training"] = f"not proposed: {why}"
         return {**proposal.to_json(), "source": source, "evidence": evidence}
 
-    def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
+    def _ways(self, root: Root, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
         """Yield the possible sources of a proposal in order: all for the first cause, the measurement for the others."""
         for n, cause in enumerate(causes):
             for source in self._sources(root, cause):
                 if n == 0 or source == changes.MEASUREMENT:
                     yield cause, source
 
-    def _sources(self, root: Any, cause: Cause) -> tuple[str, ...]:
+    def _sources(self, root: Root, cause: Cause) -> tuple[str, ...]:
         """Return the sources of proposals in order. The model is not the first one if its last proposal for the same cause failed."""
         last = next((one for one in changes.listed(root) if _is_of(one, cause)), None)
         failed = last is not None and last["source"] == changes.MODEL and last["state"] in changes.LESSONS
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
 
-    def _measured(self, root: Any, cause: Cause) -> Proposal | None:
+    def _measured(self, root: Root, cause: Cause) -> Proposal | None:
         return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self.fault_of(root, one, cause)), None)
 
-    async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
+    async def _asked(self, root: Root, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
         asked = self._prompt(root, cause.words, str(cycle._slots.get("answer", "")))
         prompt = asked
         for left in range(REPAIRS, -1, -1):
             try:
                 found = await attempt.structured(
-                    attempt.voice_of(speaker), system_message(speaker), prompt, Proposed, part="proposal", by=by(cycle), temperature=0.3
+                    attempt.voice_of(speaker),
+                    system_message(speaker),
+                    prompt,
+                    Proposed,
+                    part="proposal",
+                    by=asker_of(cycle),
+                    temperature=0.3,
                 )
             except InferenceFailed as e:
                 if not e.context.get("raw"):  # the service failed; the form of the answers is not the reason
@@ -180,14 +186,14 @@ class Audits:
             prompt = asked + plans.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
         return None
 
-    def _prompt(self, root: Any, measured: str, thought: str) -> str:
+    def _prompt(self, root: Root, measured: str, thought: str) -> str:
         told = "\n".join(f"- {name}: {kind.says}" for name, kind in change_types.KINDS.items())
         there = changeable(root)
         if models := self._ground.settings.autonomy.models:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
         return plans.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
-    def fault_of(self, root: Any, proposal: Proposal, cause: Cause) -> str:
+    def fault_of(self, root: Root, proposal: Proposal, cause: Cause) -> str:
         """Return the reason why a proposal is refused; empty if it is not."""
         try:
             change_types.check(root, proposal, self._ground)
@@ -200,7 +206,7 @@ class Audits:
             return ""
         return f"it was proposed before and is {before['state']}{' ({})'.format(before['reason']) if before['reason'] else ''}"
 
-    def _may_be_judged_now(self, root: Any, before: dict[str, Any]) -> bool:
+    def _may_be_judged_now(self, root: Root, before: dict[str, Any]) -> bool:
         """Return True if a change was refused for want of missions to try it on, and there are more by now."""
         found = before["comparison"]
         tried = found.get("missions", 0) + found.get("trials", 0)
@@ -210,10 +216,14 @@ class Audits:
 
 def _measured(causes: Sequence[Cause]) -> str:
     """Describe an open finding in words."""
-    return f"What stands: {' '.join(cause.words for cause in causes)}" if causes else "No trigger stands: nothing calls for a change."
+    return (
+        f"Triggers in force: {' '.join(cause.words for cause in causes)}"
+        if causes
+        else "No trigger is in force: nothing calls for a change."
+    )
 
 
-def _causes(root: Any, mission: str) -> list[Cause]:
+def _causes(root: Root, mission: str) -> list[Cause]:
     """Return the troubles that a mission is to do something about, but for those about which a change is under way.
 
     An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
@@ -230,7 +240,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
 
 
-def unrecorded(root: Any) -> list[MissionRecord]:
+def unrecorded(root: Root) -> list[MissionRecord]:
     """Return the last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
@@ -243,14 +253,14 @@ def proposal_of(mission: MissionRecord) -> dict[str, Any] | None:
     return (mission.result or {}).get("proposal") if mission.undone is None else None
 
 
-def _under_way(root: Any) -> set[tuple[str, str]]:
+def _under_way(root: Root) -> set[tuple[str, str]]:
     """Return the troubles about which a change is proposed, if only by a mission that has just ended, or made and watched."""
     found = [one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED)]
     found += [proposal["evidence"] for one in unrecorded(root) if (proposal := proposal_of(one)) is not None]
     return {(evidence.get("trigger", ""), evidence.get("key", "")) for evidence in found}
 
 
-def _last_asked(root: Any) -> float:
+def _last_asked(root: Root) -> float:
     """Return the time when the loop's last mission was accepted that asked a model for a proposal."""
     for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
@@ -260,7 +270,7 @@ def _last_asked(root: Any) -> float:
     return 0.0
 
 
-def _accepted_since(root: Any, at: float) -> int:
+def _accepted_since(root: Root, at: float) -> int:
     """Return the number of users' missions accepted since a time."""
     missions = itertools.islice(ledger.newest_first(root), _LOOKED_AT)
     return sum(one.origin != "system" for one in itertools.takewhile(lambda one: one.accepted > at, missions))
@@ -270,7 +280,7 @@ def _is_of(change: dict[str, Any], cause: Cause) -> bool:
     return (change["evidence"].get("trigger"), change["evidence"].get("key")) == (cause.trigger, cause.key)
 
 
-def _is_another(root: Any, before: dict[str, Any], proposal: Proposal, cause: Cause) -> bool:
+def _is_another(root: Root, before: dict[str, Any], proposal: Proposal, cause: Cause) -> bool:
     """Return True if a refused change would have retired something else at that place, or for another cause; its content does not tell."""
     if proposal.kind != "retire" or before["state"] != changes.REFUSED:
         return False
@@ -278,7 +288,7 @@ def _is_another(root: Any, before: dict[str, Any], proposal: Proposal, cause: Ca
     return before["evidence"].get("trigger") != cause.trigger or (stood is not None and stood != change_types.standing(root, proposal))
 
 
-def changeable(root: Any) -> list[str]:
+def changeable(root: Root) -> list[str]:
     """Return in words the parts that could be changed: personas with their facets, states with their prompts, some methods."""
     lobby = root["lobby"]
     lines = []
@@ -294,7 +304,7 @@ def changeable(root: Any) -> list[str]:
     return lines
 
 
-def _methods(root: Any) -> Iterator[tuple[UvmObject, str]]:
+def _methods(root: Root) -> Iterator[tuple[UvmObject, str]]:
     for key in schema.part_of(root, "usage").methods:
         oid, _, selector = key.partition(" ")
         try:

@@ -23,6 +23,7 @@ from batos.image import journal, ledger
 from batos.image.history import tid_of
 from batos.image.living_image import LivingImage
 from batos.image.transaction_undo import UNDO
+from batos.objects import Root
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -168,7 +169,7 @@ class Budget:
         self._until = until
 
 
-def count_pull(root: Any, size: int, now: float) -> None:
+def count_pull(root: Root, size: int, now: float) -> None:
     """Part of a transaction: count the bytes of a model before its pull. A negative number takes back a cancelled pull."""
     _note(root, Row(int(now // HOUR_S), 0, 0.0, 0, size))
 
@@ -179,7 +180,7 @@ def _told(spent: DaySpending, limits: DaySpending, names: Sequence[str]) -> str:
     return f"in 24 hours the loop has spent {' and '.join(words)}" if words else ""
 
 
-def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
+def _missions(root: Root, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
     """Return the system missions accepted since a time, with their costs, and the number of the last mission that was looked at."""
     found = {id: one for id, one in known.items() if one.accepted > since}
     open_ones = [id for id, one in found.items() if not one.final]
@@ -202,12 +203,12 @@ def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: in
     return found, newest
 
 
-def _rows(root: Any, since: float, until: float) -> list[Row]:
+def _rows(root: Root, since: float, until: float) -> list[Row]:
     rows = (Row(*row) for row in schema.part_of(root, "budget").rows)
     return [row for row in rows if since < (row.hour + 1) * HOUR_S and row.hour * HOUR_S <= until]
 
 
-def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
+def _written(root: Root, since: float, looked_at: str) -> tuple[str, int, str]:
     """Return the transaction counted so far, the bytes that later ones wrote for the loop, and the transaction reached now.
 
     :param looked_at: transaction up to which there is nothing beyond the counted ones.
@@ -231,7 +232,7 @@ def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
     return counted, round(size), last.hex()
 
 
-def _is_own(root: Any, name: str) -> bool:
+def _is_own(root: Root, name: str) -> bool:
     if changes.number_in(name.removeprefix(UNDO)) is not None:
         return True
     mission = ledger.ledger_of(root).missions.get(name)
@@ -241,7 +242,7 @@ def _is_own(root: Any, name: str) -> bool:
         return False
 
 
-def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> None:
+def _note(root: Root, more: Row, counted: str | None = None, until: str = "") -> None:
     """System transaction: add costs to the row of their hour, and remove rows older than a day.
 
     :param counted: transaction counted before; if that has changed, another process has counted these.

@@ -44,7 +44,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import ExpertRefused, ProvisioningFailed
 from batos.image import model_registry
 from batos.image.living_image import LivingImage
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -171,7 +171,7 @@ class ModelPreparation:
             log.info("model_discarded", model=name)
 
 
-def _is_spoken(root: Any, model: str) -> bool:
+def _is_spoken(root: Root, model: str) -> bool:
     """Return True if a persona speaks with a model."""
     lobby = root["lobby"]
     return any(isinstance(one := lobby._slots.get(name), UvmObject) and one.model == model for name in lobby.personas)
@@ -230,7 +230,7 @@ def why_no_training(settings: Settings, profile: Profile | None = None) -> str:
         return f"no expert writes methods here (methods.writer is {settings.methods.writer!r})"
     profile = profile or configured_profile(settings)
     if not profile.models[0].package:
-        return f"the base of the profile {profile.name!r} is no file that could be trained on"
+        return f"the base of the profile {profile.name!r} is not a GGUF file, so nothing can be trained on it"
     if lacking := [name for name in TRAINING_MODULES if importlib.util.find_spec(name) is None]:
         return f"the extra `training` is not installed: {', '.join(lacking)} missing (pip install 'batos[training]')"
     return ""
@@ -261,7 +261,7 @@ class TrainingPreparation:
         :raises ExpertRefused: for a training that failed, or whose expert cannot be built.
         """
         if (factory := self._factory()) is None:
-            raise NotYet("there is no Ollama that could build an expert")
+            raise NotYet("no Ollama is available to build an expert")
         if not held.get("model"):
             folder = self._staging / f"{EXPERT_NAME}-change-{number}"
             if not folder.exists():
@@ -384,7 +384,7 @@ class TrainingPreparation:
         if known is not None and known["state"] == model_registry.BUILT:
             return
         refusal = next((one for one in factory.report()["refused"] if one["folder"] == held["folder"]), None)
-        reason = (known or {}).get("reason") or (refusal or {}).get("reason") or "it is not built yet"
+        reason = (known or {}).get("reason") or (refusal or {}).get("reason") or "it is not yet built"
         if (refusal is None or refusal["waits"]) and (known is None or known["state"] == model_registry.INTENDED):
             raise NotYet(f"{held['model']}: {reason}")
         raise ExpertRefused(f"{held['model']} cannot be built: {reason}")
@@ -398,13 +398,13 @@ def training_minutes_of(proposal: Proposal) -> float:
     return 0.0
 
 
-def _writer(root: Any) -> dict[str, Any] | None:
+def _writer(root: Root) -> dict[str, Any] | None:
     """Return the expert that writes methods now."""
     model = model_registry.speaks_methods(root)
     return next((one for one in model_registry.describe_experts(root) if one["model"] == model), None)
 
 
-def _next_version(root: Any, about: ExpertManifest) -> int:
+def _next_version(root: Root, about: ExpertManifest) -> int:
     """Return the version after all that were ever known."""
     same = (one for one in model_registry.describe_experts(root) if (one["persona"], one["expert"]) == (about.persona.lower(), about.name))
     return 1 + max((int(one["version"]) for one in same), default=0)

@@ -31,14 +31,14 @@ from batos.mind.attempt import current
 from batos.mind.incarnation import facets
 from batos.mind.inference import ThinkingLimits
 from batos.mind.router import RoutingLimits
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 
 VOICE = "voice"
 ASKED_BY_USER = "user"
 """Source of a proposal from a user."""
 
 
-def check_voice(root: Any, proposal: Proposal, ground: object) -> None:
+def check_voice(root: Root, proposal: Proposal, ground: object) -> None:
     """See that the persona can speak with that voice, and does not already.
 
     :raises BatosError: saying why not.
@@ -49,12 +49,12 @@ def check_voice(root: Any, proposal: Proposal, ground: object) -> None:
         raise InvalidInput(f"{persona} speaks with {choice} already")
 
 
-def apply_voice(root: Any, proposal: Proposal, ground: object, name: str) -> None:
+def apply_voice(root: Root, proposal: Proposal, ground: object, name: str) -> None:
     """Set the voice of the persona."""
     model_registry.choose_voice(root, proposal.target.lower(), str(proposal.content))
 
 
-def standing_voice(root: Any, proposal: Proposal) -> Any:
+def standing_voice(root: Root, proposal: Proposal) -> Any:
     """Return the current voice, and who decides about it."""
     return model_registry.voices(root).get(proposal.target.lower())
 
@@ -70,7 +70,7 @@ async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any
     attempt, root = current(), held._p_jar.root()
     if attempt.settings.autonomy.mode == "off":
         raise InvalidInput(
-            "nobody rehearses anything here: the setting autonomy.mode is off; `batos experts --voice PERSONA=MODEL` lets a voice speak"
+            "rehearsals are off (setting autonomy.mode); `batos experts --voice PERSONA=MODEL` puts a voice into use without one"
         )
     proposal = Proposal(VOICE, str(persona).lower(), str(model), "its user asks for it to be tried")
     check_voice(root, proposal, None)
@@ -103,7 +103,7 @@ class Ground(NamedTuple):
     """Returns the names of the available models."""
     curates: bool = False
     """True if there is a curator to run."""
-    trains: Callable[[], str] = lambda: "there is nothing here that trains"
+    trains: Callable[[], str] = lambda: "training is not available here"
     """Returns the reason why no expert can be trained now; empty if one can."""
 
     def known(self) -> set[str]:
@@ -126,20 +126,20 @@ class ChangeKind(NamedTuple):
     """True if the change affects how missions are thought through, so that a rehearsal of missions shows its effect."""
 
 
-def check(root: Any, proposal: Proposal, ground: Ground) -> None:
+def check(root: Root, proposal: Proposal, ground: Ground) -> None:
     """See that a proposal makes sense.
 
     :raises BatosError: saying why it does not.
     """
     if proposal.kind not in KINDS:
-        raise InvalidInput(f"there is no kind of change {proposal.kind!r}; there are: {', '.join(KINDS)}")
+        raise InvalidInput(f"{proposal.kind!r} is not a kind of change; allowed are {', '.join(KINDS)}")
     limit = ChangeLimits.of(ground.settings).chars
     if (size := len(json.dumps(proposal.content, ensure_ascii=False))) > limit:
         raise InvalidInput(f"the content takes {size} characters; at most {limit} are taken")
     KINDS[proposal.kind].check(root, proposal, ground)
 
 
-def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def apply(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     """Apply a proposal as part of a transaction.
 
     :param name: name of the change, for provenance.
@@ -149,7 +149,7 @@ def apply(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     KINDS[proposal.kind].apply(root, proposal, ground, name)
 
 
-def standing(root: Any, proposal: Proposal) -> str:
+def standing(root: Root, proposal: Proposal) -> str:
     """Return a digest of the current value that a proposal would change."""
     found = KINDS[proposal.kind].standing(root, proposal)
     return hashlib.sha256(json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -158,20 +158,20 @@ def standing(root: Any, proposal: Proposal) -> str:
 # --- facets
 
 
-def _check_facet(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_facet(root: Root, proposal: Proposal, ground: Ground) -> None:
     persona, selector = _of_persona(root, proposal.target)
     if not _FACET.fullmatch(selector):
-        raise InvalidInput(f"{selector!r} is no name of a facet: lower-case words joined by '_' that end in '_facet_'")
+        raise InvalidInput(f"{selector!r} is not a valid name of a facet; write lower-case words joined by '_' that end in '_facet_'")
     intent = _text(proposal, LEAST_CHARS)
     names = [name for name, _ in facets(persona)]
     if selector in names and dict(facets(persona))[selector] == intent:
         raise InvalidInput(f"the facet {proposal.target!r} says just that already")
     most = ThinkingLimits.of(ground.settings).facets
     if selector not in names and sum(name in persona._slots for name in names) >= most:
-        raise InvalidInput(f"{persona.name} has {most} facets of its own already: another would never be asked")
+        raise InvalidInput(f"{persona.name} already has {most} facets, the most that are asked; retire one first")
 
 
-def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_facet(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     persona, selector = _of_persona(root, proposal.target)
     persona._slots[selector] = Intent(_text(proposal, LEAST_CHARS))
 
@@ -179,7 +179,7 @@ def _apply_facet(root: Any, proposal: Proposal, ground: Ground, name: str) -> No
 # --- meta-prompts
 
 
-def _check_meta_prompt(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_meta_prompt(root: Root, proposal: Proposal, ground: Ground) -> None:
     state, name = _state(root, proposal.target)
     new = _text(proposal, LEAST_CHARS)
     if new == state.meta_prompt:
@@ -193,7 +193,7 @@ def _check_meta_prompt(root: Any, proposal: Proposal, ground: Ground) -> None:
         raise InvalidInput(f"the meta-prompt of {name} must name {told}, each at least once, and no others")
 
 
-def _apply_meta_prompt(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_meta_prompt(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     state, _ = _state(root, proposal.target)
     state.meta_prompt = _text(proposal, LEAST_CHARS)
 
@@ -209,7 +209,7 @@ def exemplars_of(proposal: Proposal) -> list[str]:
     return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
 
 
-def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_exemplar(root: Root, proposal: Proposal, ground: Ground) -> None:
     persona, new = _persona(root, proposal.target), exemplars_of(proposal)
     if not 1 <= len(new) <= EXEMPLARS or max(map(len, new)) > EXEMPLAR_CHARS:
         raise InvalidInput(f"exemplars are 1 to {EXEMPLARS} briefs of at most {EXEMPLAR_CHARS} characters")
@@ -220,13 +220,13 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
         raise InvalidInput(f"a persona learns {most} exemplars")
 
 
-def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
+def _known_exemplars(root: Root, proposal: Proposal) -> list[str]:
     """Return the briefs that the persona has already; other learned exemplars are ignored."""
     known = incarnation.exemplars_of(_persona(root, proposal.target)).texts
     return [text for text in exemplars_of(proposal) if text in known]
 
 
-def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_exemplar(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     personas = _personas(root)
     for text in exemplars_of(proposal):
         incarnation.learn(personas, proposal.target.lower(), text, name, RoutingLimits.of(ground.settings).learned)
@@ -235,7 +235,7 @@ def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) ->
 # --- methods
 
 
-def method_at(root: Any, target: str) -> tuple[UvmObject, str, Method]:
+def method_at(root: Root, target: str) -> tuple[UvmObject, str, Method]:
     """Return the object that holds a method itself, the selector, the method.
 
     :raises InvalidInput: if it holds none.
@@ -243,11 +243,11 @@ def method_at(root: Any, target: str) -> tuple[UvmObject, str, Method]:
     holder, selector = _parted(root, target)
     held = holder._slots.get(selector)
     if not isinstance(held, Method):
-        raise InvalidInput(f"{target!r} is no method that this object holds itself")
+        raise InvalidInput(f"{target!r} is not a method of this object itself; name one of its own methods")
     return holder, selector, held
 
 
-def _check_method(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_method(root: Root, proposal: Proposal, ground: Ground) -> None:
     _, selector, held = method_at(root, proposal.target)
     source = _text(proposal, 1)
     if source.strip() == held.source.strip():
@@ -255,7 +255,7 @@ def _check_method(root: Any, proposal: Proposal, ground: Ground) -> None:
     ground.audit(source, selector).check()
 
 
-def _apply_method(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_method(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     holder, selector, held = method_at(root, proposal.target)
     source = str(proposal.content)
     verdict = ground.audit(source, selector)
@@ -269,7 +269,7 @@ def _apply_method(root: Any, proposal: Proposal, ground: Ground, name: str) -> N
     )
 
 
-def _check_intent(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_intent(root: Root, proposal: Proposal, ground: Ground) -> None:
     holder, selector = _parted(root, proposal.target)
     text = _text(proposal, LEAST_CHARS)
     found = find(holder, selector)
@@ -278,15 +278,15 @@ def _check_intent(root: Any, proposal: Proposal, ground: Ground) -> None:
     if found is not None and found[1].text == text:
         raise InvalidInput(f"the intent of {proposal.target!r} is just that already")
     if taught_examples.examples_of(root, holder, selector)[1]:
-        raise InvalidInput(f"a user has said what {proposal.target!r} is for, and that goes first")
+        raise InvalidInput(f"a user has already said what {proposal.target!r} is for, and that takes precedence")
 
 
-def _apply_intent(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_intent(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     holder, selector = _parted(root, proposal.target)
     holder._slots[selector] = Intent(_text(proposal, LEAST_CHARS))
 
 
-def _check_retire(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_retire(root: Root, proposal: Proposal, ground: Ground) -> None:
     holder, selector = _parted(root, proposal.target)
     held = holder._slots.get(selector)
     if isinstance(held, Intent) and holder in _personas(root).values() and selector.endswith("_facet_"):
@@ -296,7 +296,7 @@ def _check_retire(root: Any, proposal: Proposal, ground: Ground) -> None:
     method_at(root, proposal.target)
 
 
-def _apply_retire(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_retire(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     holder, selector = _parted(root, proposal.target)
     held = holder._slots[selector]
     intent = dict(held.provenance).get("intent", "") if isinstance(held, Method) else ""
@@ -309,16 +309,16 @@ def _apply_retire(root: Any, proposal: Proposal, ground: Ground, name: str) -> N
 # --- other changes
 
 
-def _check_curate(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_curate(root: Root, proposal: Proposal, ground: Ground) -> None:
     if not ground.curates:
-        raise InvalidInput("there is no curator of the memory here")
+        raise InvalidInput("the curator of the memory does not run here")
 
 
-def _nothing(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _nothing(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     """Apply nothing: the change takes place outside of the transaction, see `batos.autotelic.improver`."""
 
 
-def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
+def _check_model(root: Root, proposal: Proposal, ground: Ground) -> None:
     persona, model = _persona(root, proposal.target), _text(proposal, 1)
     if model == persona.model:
         raise InvalidInput(f"{persona.name} speaks with {model} already")
@@ -331,26 +331,26 @@ def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
         raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
-def _apply_model(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+def _apply_model(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     _persona(root, proposal.target).model = str(proposal.content).strip()
 
 
 # --- shared helpers
 
 
-def _personas(root: Any) -> Mapping[str, UvmObject]:
+def _personas(root: Root) -> Mapping[str, UvmObject]:
     lobby = root["lobby"]
     return {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
 
 
-def _persona(root: Any, name: str) -> UvmObject:
+def _persona(root: Root, name: str) -> UvmObject:
     there = _personas(root)
     if name.lower() not in there:
-        raise InvalidInput(f"there is no persona {name!r}; there are: {', '.join(there)}")
+        raise InvalidInput(f"{name!r} is not a persona; there are: {', '.join(there)}")
     return there[name.lower()]
 
 
-def _parted(root: Any, target: str) -> tuple[UvmObject, str]:
+def _parted(root: Root, target: str) -> tuple[UvmObject, str]:
     path, _, selector = target.rpartition(".")
     if not path or not selector.isidentifier():
         raise InvalidInput(f"{target!r} names no object and its slot, such as robin.sage_facet_")
@@ -360,15 +360,15 @@ def _parted(root: Any, target: str) -> tuple[UvmObject, str]:
         raise InvalidInput(e.message) from None
 
 
-def _of_persona(root: Any, target: str) -> tuple[UvmObject, str]:
+def _of_persona(root: Root, target: str) -> tuple[UvmObject, str]:
     name, _, selector = target.rpartition(".")
     return _persona(root, name), selector
 
 
-def _state(root: Any, target: str) -> tuple[UvmObject, str]:
+def _state(root: Root, target: str) -> tuple[UvmObject, str]:
     name = target.removeprefix("psm.").removesuffix(".meta_prompt")
     if "meta_prompt" not in psm.STATES.get(name, ()):
-        raise InvalidInput(f"{target!r} is no state with a meta-prompt; there are: {', '.join(prompted())}")
+        raise InvalidInput(f"{target!r} is not a state with a meta-prompt; there are: {', '.join(prompted())}")
     return root["lobby"].psm._slots[name], name
 
 
@@ -383,7 +383,7 @@ def _text(proposal: Proposal, least: int) -> str:
     return text
 
 
-def _slot(root: Any, proposal: Proposal) -> Any:
+def _slot(root: Root, proposal: Proposal) -> Any:
     """Return in words the value under an object's selector."""
     try:
         holder, selector = _parted(root, proposal.target)
@@ -411,7 +411,7 @@ KINDS: dict[str, ChangeKind] = {
         _check_method, _apply_method, _slot,
     ),
     "intent": ChangeKind(
-        "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
+        "the purpose of a message that has no method; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
         _check_intent, _apply_intent, _slot,
     ),
     "retire": ChangeKind(

@@ -28,7 +28,7 @@ from batos.autotelic import schema
 from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput, UnknownChange
 from batos.image import ledger
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 TARGET_CHARS, WHY_CHARS = 200, 500
 
@@ -143,7 +143,7 @@ def number_in(name: str) -> int | None:
 
 
 def propose(
-    root: Any, proposal: ChangeContent, evidence: Mapping[str, Any], mission: str, *, source: str = MEASUREMENT, limit: int = LISTED
+    root: Root, proposal: ChangeContent, evidence: Mapping[str, Any], mission: str, *, source: str = MEASUREMENT, limit: int = LISTED
 ) -> int:
     """Record a proposal; its number. The same one of the same mission again, while it is undecided, is the one that is there.
 
@@ -168,7 +168,7 @@ def propose(
     return int(held.ever)
 
 
-def rehearsed(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
+def rehearsed(root: Root, number: int, comparison: Mapping[str, Any]) -> None:
     """Keep what a rehearsal found, until the proposal is decided; empty: it is to be rehearsed again.
 
     :raises InvalidInput: if it was decided already.
@@ -177,7 +177,7 @@ def rehearsed(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
     record.comparison = _COMPACT.encode(dict(comparison))
 
 
-def refuse(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
+def refuse(root: Root, number: int, why: str, comparison: Mapping[str, Any]) -> None:
     """Record that a proposal is not made, and why.
 
     :param comparison: figures of the rehearsal; empty if it came to none.
@@ -186,7 +186,7 @@ def refuse(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> N
     _decide(root, number, REFUSED, why, comparison)
 
 
-def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
+def promote(root: Root, number: int, comparison: Mapping[str, Any]) -> None:
     """Record that a proposal is made, in the same transaction that makes it. From then on it is watched.
 
     :raises InvalidInput: if it was decided already, or another change is being watched: their effects could not be told apart.
@@ -199,7 +199,7 @@ def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
     schema.part_of(root, "changes").last = number
 
 
-def make(root: Any, number: int, comparison: Mapping[str, Any], why: str) -> None:
+def make(root: Root, number: int, comparison: Mapping[str, Any], why: str) -> None:
     """Record that a proposal is made and stays, in the very transaction that makes it: it changes no way of thinking, so it is not watched.
 
     :raises InvalidInput: if it was decided already.
@@ -208,7 +208,7 @@ def make(root: Any, number: int, comparison: Mapping[str, Any], why: str) -> Non
     _end(record_of(root, number), KEPT, why, {})
 
 
-def note(root: Any, number: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+def note(root: Root, number: int, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Add facts to the preparations of a change, in any state of the change. Return all its preparations."""
     record = record_of(root, number)
     comparison = json.loads(record.comparison)
@@ -217,7 +217,7 @@ def note(root: Any, number: int, facts: Mapping[str, Any]) -> dict[str, Any]:
     return dict(comparison[PREPARED])
 
 
-def keep(root: Any, number: int, why: str, effect: Mapping[str, Any]) -> bool:
+def keep(root: Root, number: int, why: str, effect: Mapping[str, Any]) -> bool:
     """Record that a change stays, and is watched no more; False if something else has become of it.
 
     :param effect: figures of its watch.
@@ -229,14 +229,14 @@ def keep(root: Any, number: int, why: str, effect: Mapping[str, Any]) -> bool:
     return True
 
 
-def take_back(root: Any, number: int, state: str, why: str, effect: Mapping[str, Any]) -> None:
+def take_back(root: Root, number: int, state: str, why: str, effect: Mapping[str, Any]) -> None:
     """Record that a change is `UNDONE` or `DISABLED`, in the very transaction that takes it back.
 
     :raises InvalidInput: if nothing of it is in the image.
     """
     record = record_of(root, number)
     if record.state not in STANDING:
-        raise InvalidInput(f"change {number} is {record.state}: nothing of it is in the image that could be undone")
+        raise InvalidInput(f"change {number} is {record.state}, so there is nothing to undo")
     _end(record, state, why, effect)
 
 
@@ -246,12 +246,12 @@ def _end(record: UvmObject, state: str, why: str, effect: Mapping[str, Any]) -> 
         record.effect = _COMPACT.encode(dict(effect))
 
 
-def _decide(root: Any, number: int, state: str, why: str, comparison: Mapping[str, Any]) -> None:
+def _decide(root: Root, number: int, state: str, why: str, comparison: Mapping[str, Any]) -> None:
     record = _undecided(root, number)
     record.state, record.reason, record.comparison, record.decided = state, why, _COMPACT.encode(dict(comparison)), time.time()
 
 
-def _undecided(root: Any, number: int) -> UvmObject:
+def _undecided(root: Root, number: int) -> UvmObject:
     record = record_of(root, number)
     if record.state != PROPOSED:
         raise InvalidInput(f"change {number} is {record.state} already")
@@ -261,7 +261,7 @@ def _undecided(root: Any, number: int) -> UvmObject:
 # --- reads
 
 
-def record_of(root: Any, number: int) -> UvmObject:
+def record_of(root: Root, number: int) -> UvmObject:
     """Return the object of the change of that number.
 
     :raises UnknownChange: if there is none.
@@ -272,7 +272,7 @@ def record_of(root: Any, number: int) -> UvmObject:
     return found  # type: ignore[no-any-return]
 
 
-def of(root: Any, number: int) -> dict[str, Any]:
+def of(root: Root, number: int) -> dict[str, Any]:
     """Return the change of that number as plain values.
 
     :raises UnknownChange: if there is none.
@@ -292,20 +292,20 @@ def described(record: UvmObject) -> dict[str, Any]:
     return {**told, **{name: json.loads(told[name]) for name in _JSON}}
 
 
-def _log(root: Any) -> Any:
+def _log(root: Root) -> Any:
     loop = root["lobby"]._slots.get("autotelic")
     held = None if loop is None else loop._slots.get("changes")
     return {} if held is None else held.log  # an image of an earlier version, opened read-only, has none
 
 
-def newest_first(root: Any) -> Iterator[UvmObject]:
+def newest_first(root: Root) -> Iterator[UvmObject]:
     """Yield the objects of all changes that are kept, the last proposed first."""
     log = _log(root)
     for number in reversed(log.keys()):
         yield log[number]
 
 
-def whole_since(root: Any) -> float:
+def whole_since(root: Root) -> float:
     """Return the time since which no record was dropped (`propose`): earlier decisions about a mission may be unknown."""
     last = schema.part_of(root, "changes").ever
     since = 0.0
@@ -316,7 +316,7 @@ def whole_since(root: Any) -> float:
     return since if last else 0.0
 
 
-def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dict[str, Any]]:
+def listed(root: Root, limit: int = LISTED, state: str | None = None) -> list[dict[str, Any]]:
     """Return the last changes as plain values, the newest first; those in a state, if one is given."""
     found: list[dict[str, Any]] = []
     for record in newest_first(root):
@@ -327,20 +327,20 @@ def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dic
     return found
 
 
-def watched(root: Any) -> dict[str, Any] | None:
+def watched(root: Root) -> dict[str, Any] | None:
     """Return the change that was promoted and is being watched, if there is one."""
     last = schema.part_of(root, "changes").last
     record = schema.part_of(root, "changes").log.get(last) if last else None
     return None if record is None or record.state != PROMOTED else described(record)
 
 
-def lesson(root: Any, proposal: ChangeContent) -> dict[str, Any] | None:
+def lesson(root: Root, proposal: ChangeContent) -> dict[str, Any] | None:
     """Return the last change with the same content that was refused, undone or disabled: it must not be tried again."""
     digest = digest_of(proposal)
     return next((described(one) for one in newest_first(root) if one.digest == digest and one.state in LESSONS), None)
 
 
-def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
+def promoted_since(root: Root, at: float, until: float = math.inf) -> int:
     """Count the changes made after the time `at`, up to `until`, in seconds since the epoch. Models that a user permitted do not count."""
     made = (one for one in newest_first(root) if one.state not in (PROPOSED, REFUSED) and at < one.decided <= until)
     return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
@@ -351,7 +351,7 @@ def digest_of(proposal: ChangeContent) -> str:
     return hashlib.sha256(_COMPACT.encode([proposal.kind, proposal.target, proposal.content]).encode()).hexdigest()[:32]
 
 
-def is_record(root: Any, obj: UvmObject) -> bool:
+def is_record(root: Root, obj: UvmObject) -> bool:
     """Return True if an object is a change's record, or the container of the records: not part of the effects of a change."""
     held = schema.part_of(root, "changes")
     return obj is held or obj._slots.get("parent*") is held

@@ -21,7 +21,7 @@ from batos.errors import InvalidInput
 from batos.image import ledger
 from batos.image.living_image import add_missing
 from batos.mind.incarnation import facets
-from batos.objects import Method, Primitive, UvmObject, find
+from batos.objects import Method, Primitive, Root, UvmObject, find
 
 
 class MissionMaterial(NamedTuple):
@@ -41,7 +41,7 @@ class MissionMaterial(NamedTuple):
     undone: bool
 
 
-def material_of(root: Any, mission: UvmObject) -> MissionMaterial | None:
+def material_of(root: Root, mission: UvmObject) -> MissionMaterial | None:
     """Return the data of a mission to measure; None if it did not complete, is a message, or is a system mission."""
     told = ledger.describe(mission)
     cycle = mission.thought
@@ -70,13 +70,13 @@ def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
     return personas, spoke, entropy.description_length(line for one in cycles for line in _described(one))
 
 
-def recent_material(root: Any, count: int, looked_at: int) -> list[MissionMaterial]:
+def recent_material(root: Root, count: int, looked_at: int) -> list[MissionMaterial]:
     """Return the material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
     rows = (material_of(root, mission) for mission in itertools.islice(ledger.newest_first(root), looked_at))
     return list(itertools.islice((row for row in rows if row is not None), count))[::-1]
 
 
-def persona_kinds(root: Any) -> Kinds:
+def persona_kinds(root: Root) -> Kinds:
     """Return the number of personas to choose from, and of their facets."""
     lobby = root["lobby"]
     personas = [found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)]
@@ -129,7 +129,7 @@ class Assessment(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "number"}
 
 
-def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any], limit: int) -> None:
+def keep_assessments(root: Root, new: Sequence[Assessment], state: dict[str, Any], limit: int) -> None:
     """System transaction: store new assessments and the state of the watch. Remove those of more than `limit` missions ago."""
     held = schema.part_of(root, "entropy")
     for one in new:
@@ -139,13 +139,13 @@ def keep_assessments(root: Any, new: Sequence[Assessment], state: dict[str, Any]
     held.watch = tuple(sorted(state.items()))
 
 
-def assessment_of(root: Any, number: int) -> Assessment | None:
+def assessment_of(root: Root, number: int) -> Assessment | None:
     """Return the assessment of the mission with that number."""
     found = schema.part_of(root, "entropy").missions.get(number)
     return None if found is None else Assessment(*found)
 
 
-def last_assessments(root: Any, count: int) -> list[Assessment]:
+def last_assessments(root: Root, count: int) -> list[Assessment]:
     """Return the last ones by number, oldest first."""
     missions = schema.part_of(root, "entropy").missions
     newest = missions.maxKey() if missions else 0
@@ -158,12 +158,12 @@ def last_assessments(root: Any, count: int) -> list[Assessment]:
     return found[-count:]
 
 
-def weights_of(root: Any) -> Parts:
+def weights_of(root: Root) -> Parts:
     """Return the weights in force."""
     return Parts(*schema.part_of(root, "weights").weights)
 
 
-def watch_of(root: Any) -> dict[str, Any]:
+def watch_of(root: Root) -> dict[str, Any]:
     """Return the state of the watch over the metric, as `keep` was given it."""
     return dict(schema.part_of(root, "entropy").watch)
 
@@ -200,7 +200,7 @@ class WeightStep(NamedTuple):
     after: Parts
 
 
-def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBounds) -> bool:
+def learn_weights(root: Root, found: Assessment, outcome: str, bounds: WeightBounds) -> bool:
     """Part of a system transaction: take one step from a mission's outcome. Return True if a weight moved."""
     usual = last_assessments(root, USUAL_WEIGHTS)
     if not usual:
@@ -211,7 +211,7 @@ def learn_weights(root: Any, found: Assessment, outcome: str, bounds: WeightBoun
     return after != before and _step(root, found.number, outcome, before, after)
 
 
-def unlearn_weights(root: Any, number: int, bounds: WeightBounds) -> bool:
+def unlearn_weights(root: Root, number: int, bounds: WeightBounds) -> bool:
     """Part of a transaction: take back the step of a mission's undo, because the mission is done again. Return True if a weight moved."""
     outcomes = (step for step in reversed(weight_log_of(root)) if step.number == number and step.outcome in (UNDONE, REDONE))
     step = next(outcomes, None)
@@ -222,7 +222,7 @@ def unlearn_weights(root: Any, number: int, bounds: WeightBounds) -> bool:
     return _step(root, number, REDONE, before, back)
 
 
-def _step(root: Any, number: int, outcome: str, before: Parts, after: Parts) -> bool:
+def _step(root: Root, number: int, outcome: str, before: Parts, after: Parts) -> bool:
     weights = schema.part_of(root, "weights")
     weights.weights = tuple(after)
     weights.log = (*weights.log, (round(time.time(), 3), number, outcome, tuple(before), tuple(after)))[-STEPS_LOGGED:]
@@ -259,7 +259,7 @@ def _free(moves: list[float], weights: Parts, bounds: WeightBounds) -> list[floa
     return [0.0] * len(moves)
 
 
-def weight_log_of(root: Any) -> list[WeightStep]:
+def weight_log_of(root: Root) -> list[WeightStep]:
     """Return the steps that are remembered, oldest first."""
     log = schema.part_of(root, "weights").log
     return [WeightStep(at, number, outcome, Parts(*before), Parts(*after)) for at, number, outcome, before, after in log]
@@ -273,7 +273,7 @@ async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
     """
     log = weights.log
     if not (isinstance(steps, int) and 1 <= steps <= len(log)):
-        raise InvalidInput(f"{len(log)} steps of learning are remembered; take back 1 to so many")
+        raise InvalidInput(f"cannot take back {steps!r} steps: {len(log)} are remembered; name a number from 1 to that")
     weights.weights, weights.log = log[-steps][3], log[:-steps]
     return {"weights": list(weights.weights), "remembered": len(weights.log)}
 

@@ -26,6 +26,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -106,7 +107,7 @@ class Assessor:
             outcomes, self._outcomes = self._outcomes, []
             self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
 
-    def of(self, root: Any, number: int) -> Assessment | None:
+    def of(self, root: Root, number: int) -> Assessment | None:
         """Return the assessment of the mission of that number, including one that is not stored yet."""
         return self._pending.get(number) or entropy_records.assessment_of(root, number)
 
@@ -211,7 +212,7 @@ def _thought_of(row: MissionMaterial, texts: Sequence[str], vectors: Sequence[Se
     return Thought(row.personas, row.facets, brief, answer, row.described)
 
 
-def _recent(root: Any, count: int) -> list[MissionMaterial]:
+def _recent(root: Root, count: int) -> list[MissionMaterial]:
     """Return the last missions that have something to measure, oldest first; none where damage is in the way."""
     try:
         return entropy_records.recent_material(root, count, LOOKED_AT * count)
@@ -220,7 +221,7 @@ def _recent(root: Any, count: int) -> list[MissionMaterial]:
         return []
 
 
-def _material(root: Any, id: str) -> MissionMaterial | None:
+def _material(root: Root, id: str) -> MissionMaterial | None:
     """Return the data of a mission for its measurement; None if the mission cannot be read."""
     try:
         return entropy_records.material_of(root, ledger.mission_of(root, id))
@@ -229,7 +230,7 @@ def _material(root: Any, id: str) -> MissionMaterial | None:
         return None
 
 
-def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
+def _known(root: Root, row: MissionMaterial) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
     """Return the stored data: the mission's assessment, the kinds, the weights, and the outcomes of missions."""
     outcomes = [(row.number, entropy_records.RATED_UP if row.rating > 0 else entropy_records.RATED_DOWN)] if row.rating else []
     if row.undone:
@@ -239,7 +240,9 @@ def _known(root: Any, row: MissionMaterial) -> tuple[Assessment | None, Kinds, P
     return entropy_records.assessment_of(root, row.number), entropy_records.persona_kinds(root), entropy_records.weights_of(root), outcomes
 
 
-def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: AssessorLimits, outcomes: Sequence[tuple[int, str]]) -> None:
+def _keep(
+    root: Root, new: Sequence[Assessment], watch: dict[str, Any], limits: AssessorLimits, outcomes: Sequence[tuple[int, str]]
+) -> None:
     """System transaction: store the results, and learn from the outcomes of missions, from each outcome once."""
     entropy_records.keep_assessments(root, new, watch, limits.kept)
     for number, outcome in outcomes:
@@ -249,6 +252,6 @@ def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: A
             entropy_records.learn_weights(root, found, outcome, limits.bounds)
 
 
-def _is_redone(root: Any, number: int) -> bool:
+def _is_redone(root: Root, number: int) -> bool:
     """Return True if an undone mission was done again."""
     return not any(mission.undone for mission in ledger.numbered(root, number - 1, 1))

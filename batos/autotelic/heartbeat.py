@@ -26,6 +26,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 
 _LOOKED_AT = 256  # greatest number of missions that are looked at
 
@@ -53,14 +54,14 @@ class AuditSeen(NamedTuple):
     """Number of damaged records found since the start of the daemon."""
 
 
-def audit_seen(root: Any, damaged: int) -> AuditSeen:
+def audit_seen(root: Root, damaged: int) -> AuditSeen:
     """Return what an audit would see now."""
     newest = ledger.ledger_of(root).newest.mission
     decided = max((float(one.decided or 0) for one in changes.newest_first(root)), default=0.0)
     return AuditSeen(0 if newest is None else int(newest.number), int(schema.part_of(root, "triggers").ever), decided, damaged)
 
 
-def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
+def news_since(root: Root, last: AuditSeen | None, damaged: int) -> str:
     """Return the news since the last audit, in words; empty without any.
 
     :param last: state at the last audit; None: there was none.
@@ -76,7 +77,7 @@ def news_since(root: Any, last: AuditSeen | None, damaged: int) -> str:
         if now.fired > last.fired:
             found.append(f"triggers that fired: {now.fired - last.fired}")
         if now.decided > last.decided:
-            found.append("a change about one that stands was decided")
+            found.append("a change about a trigger in force was decided")
     if damaged > last.damaged:
         found.append(f"records found damaged: {damaged - last.damaged}")
     return f"{'; '.join(found)}." if found else ""
@@ -197,7 +198,7 @@ class Heartbeat:
         await self._image.system(plan, self._now() + pause, id, quiet, seen)
 
 
-def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: AuditSeen | None = None) -> None:
+def plan(root: Root, due: float, beaten: str = "", quiet: int = 0, seen: AuditSeen | None = None) -> None:
     """System transaction: set the time of the next beat.
 
     :param beaten: the mission of the last one, if one was enqueued; `seen` is what that one saw.
@@ -210,24 +211,24 @@ def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: AuditSee
         heartbeat.beats += 1
 
 
-def _seen(root: Any) -> AuditSeen | None:
+def _seen(root: Root) -> AuditSeen | None:
     held = schema.part_of(root, "heartbeat").seen
     return None if held is None else AuditSeen(*held)
 
 
-def _standing(root: Any) -> tuple[float | None, int, bool]:
+def _standing(root: Root) -> tuple[float | None, int, bool]:
     """Return the time of the next beat, the number without news, and whether there is news by now; damage is for the beat to find."""
     heartbeat = schema.part_of(root, "heartbeat")
     return heartbeat.due, heartbeat.quiet, bool(heartbeat.quiet and news_since(root, _seen(root), 0))
 
 
-def _look(root: Any, damaged: int) -> tuple[str, int, str, AuditSeen]:
+def _look(root: Root, damaged: int) -> tuple[str, int, str, AuditSeen]:
     """Return the last audit, the number of beats without news, the news by now, and what an audit would see that is enqueued now."""
     heartbeat = schema.part_of(root, "heartbeat")
     return heartbeat.last, heartbeat.quiet, news_since(root, _seen(root), damaged), audit_seen(root, damaged)
 
 
-def _facts(root: Any) -> dict[str, Any]:
+def _facts(root: Root) -> dict[str, Any]:
     heartbeat = schema.part_of(root, "heartbeat")
     return {"due": heartbeat.due, "last": heartbeat.last or None, "beats": heartbeat.beats, "quiet": heartbeat.quiet}
 

@@ -34,10 +34,11 @@ from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.missions.mission_queue import AttemptLimits
+from batos.objects import Root
 
 log = structlog.get_logger("batos.autotelic")
 
-OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
+OWN_WAY_BACK = "it changes no way of thinking, and has its own way back"
 """Reason why the loop does not watch a change that it does not rehearse."""
 AFTER = "after"
 """Key in a comparison: the number of the last earlier change."""
@@ -93,7 +94,7 @@ class Improver:
         self._came = asyncio.Event()
         self._came.set()
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Look at the proposals soon: a mission of the loop's own has ended."""
         self._came.set()
 
@@ -138,14 +139,14 @@ class Improver:
         if found := await in_helper(self._image.read, self._new):
             await self._image.system(_take, found, ChangeLimits.of(self._settings).kept)
 
-    def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
+    def _new(self, root: Root) -> list[tuple[str, dict[str, Any]]]:
         """Return the proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         last = unrecorded(root)
         self._failed &= {one.id for one in last}
         found = [(one.id, proposal) for one in last if (proposal := self._proposed(root, one))]
         return found[::-1]
 
-    def _proposed(self, root: Any, mission: MissionRecord) -> dict[str, Any] | None:
+    def _proposed(self, root: Root, mission: MissionRecord) -> dict[str, Any] | None:
         if mission.state == ledger.FAILED and (mission.error or {})["code"] != MissionCancelled.code:
             if mission.id in self._failed:
                 return None
@@ -195,7 +196,7 @@ class Improver:
 
         return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
-    def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
+    def _stands(self, root: Root, proposal: Proposal) -> tuple[str, str]:
         """Return the value at the target, and the last change.
 
         :raises BatosError: if the proposal makes no sense any more.
@@ -280,7 +281,7 @@ class Improver:
         log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
 
 
-def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) -> None:
+def _take(root: Root, found: Sequence[tuple[str, dict[str, Any]]], limit: int) -> None:
     """System transaction: record proposals, each with its mission. A repetition records none twice."""
     known = {one.mission for one in changes.newest_first(root)}
     for mission, told in found:
@@ -288,7 +289,7 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
             changes.propose(root, Proposal.from_json(told), told["evidence"], mission, source=told["source"], limit=limit)
 
 
-def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
+def _next(root: Root, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
     """Return the oldest proposal that can be taken on.
 
     :param observe: True: a change that passed its rehearsal stays proposed.
@@ -302,25 +303,25 @@ def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | N
     return open_ones[-1] if open_ones else None
 
 
-def _made(root: Any) -> str:
+def _made(root: Root) -> str:
     """Return the number of the last change in the image: a rehearsal is on top of it."""
     made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 
-def _held(root: Any, number: int) -> dict[str, Any]:
+def _held(root: Root, number: int) -> dict[str, Any]:
     """Return the preparations of a change."""
     return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
 
 
-def _again(root: Any, number: int) -> None:
+def _again(root: Root, number: int) -> None:
     """System transaction: mark a proposal for another rehearsal; inferences that are paid for stay."""
     held = _held(root, number)
     changes.rehearsed(root, number, {PREPARED: held} if held else {})
     rehearsal_budget.take_back_rehearsal(root, number)
 
 
-def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
+def _refused(root: Root, number: int, why: str, comparison: Mapping[str, Any]) -> None:
     """System transaction: refuse the proposal, and release the inferences paid for it."""
     changes.refuse(root, number, why, comparison)
     rehearsal_budget.forget_payments(root)

@@ -22,7 +22,7 @@ from batos.bridge.capabilities import Needs
 from batos.errors import UnknownChange
 from batos.image import journal, ledger
 from batos.mind.model_needs import BEGUN
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 KIND = "provide"
 HERE, ITSELF, USER = "here", changes.ITSELF, "user"
@@ -31,7 +31,7 @@ NOT_WATCHED = "only missions that need it think with it, so nothing else can get
 _STANDING = (*changes.STANDING, changes.PROPOSED)
 
 
-def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: int, now: float) -> int:
+def begin(root: Root, mission: str, record: Mapping[str, Any], by: str, limit: int, now: float) -> int:
     """System transaction: record that a model is about to be installed for a mission. Return the number of the change.
 
     A model pulled without asking counts from here on, with its claimed size: so no kill leaves it uncounted.
@@ -42,7 +42,7 @@ def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: in
     :param now: seconds since the epoch.
     """
     model, needs = str(record["model"]), Needs.parse(record["needs"])
-    evidence = {"words": f"mission {mission} needs a model that {needs.told()}, and what thinks here cannot.", "needs": needs.words()}
+    evidence = {"words": f"mission {mission} needs a model that {needs.told()}, and no model in use does.", "needs": needs.words()}
     proposal = Proposal(KIND, " ".join(needs.words()), model, str(record["why"]))
     number = changes.propose(root, proposal, evidence, mission, source=changes.MISSION, limit=limit)
     counted = int(record["bytes"]) if by == ITSELF else 0
@@ -54,14 +54,14 @@ def begin(root: Any, mission: str, record: Mapping[str, Any], by: str, limit: in
     return number
 
 
-def note_layer(root: Any, number: int, layer: str) -> None:
+def note_layer(root: Root, number: int, layer: str) -> None:
     """System transaction: record a new layer whose transfer has started."""
     held = facts(root, number)
     if layer not in held.get("layers", ()):
         changes.note(root, number, {"layers": [*held.get("layers", ()), layer]})
 
 
-def refuse(root: Any, number: int, why: str, now: float) -> None:
+def refuse(root: Root, number: int, why: str, now: float) -> None:
     """System transaction: refuse a change unless it is decided. Bytes that were counted and did not come no longer count."""
     if state_of(root, number) != changes.PROPOSED:
         return
@@ -71,7 +71,7 @@ def refuse(root: Any, number: int, why: str, now: float) -> None:
         budget.count_pull(root, held["bytes"] - held["counted"], now)
 
 
-def make(root: Any, number: int) -> None:
+def make(root: Root, number: int) -> None:
     """Part of a transaction: complete the change. The model is there, passed its probes, and has its personas.
 
     :raises InvalidInput: if its user refused it meanwhile.
@@ -81,7 +81,7 @@ def make(root: Any, number: int) -> None:
     schema.part_of(root, "provided").models[facts(root, number)["model"]] = json.dumps({"change": number, "needs": record.target.split()})
 
 
-def state_of(root: Any, number: int) -> str:
+def state_of(root: Root, number: int) -> str:
     """Return the state of a change; `refused` if its record no longer exists."""
     try:
         return str(changes.record_of(root, number).state)
@@ -89,29 +89,29 @@ def state_of(root: Any, number: int) -> str:
         return changes.REFUSED
 
 
-def facts(root: Any, number: int) -> dict[str, Any]:
+def facts(root: Root, number: int) -> dict[str, Any]:
     """Return the recorded facts of a change."""
     return dict(json.loads(changes.record_of(root, number).comparison).get(changes.PREPARED, {}))
 
 
-def begun(root: Any, number: int) -> float:
+def begun(root: Root, number: int) -> float:
     """Return the time when the trial of a change began, in seconds since the epoch."""
     return float(changes.record_of(root, number).proposed)
 
 
-def standing(root: Any, model: str) -> int | None:
+def standing(root: Root, model: str) -> int | None:
     """Return the number of the change by which a model is provided now."""
     held = schema.part_of(root, "provided").models.get(model)
     number = None if held is None else int(json.loads(held)["change"])
     return number if number is not None and state_of(root, number) in changes.STANDING else None
 
 
-def was_undone(root: Any, model: str) -> bool:
+def was_undone(root: Root, model: str) -> bool:
     """Return True if a user undid the model: it is not pulled again without asking."""
     return any(one.state in (changes.UNDONE, changes.DISABLED) and _content(one) == model for one in _all(root))
 
 
-def in_use(root: Any, model: str, besides: int) -> bool:
+def in_use(root: Root, model: str, besides: int) -> bool:
     """Return True if another change, or a persona's own slots, need a model."""
     lobby = root["lobby"]
     personas = (one for name in lobby.personas if isinstance(one := lobby._slots.get(name), UvmObject))
@@ -119,12 +119,12 @@ def in_use(root: Any, model: str, besides: int) -> bool:
     return any(_content(one) == model for one in others) or any(one.model == model for one in personas)
 
 
-def under_way(root: Any) -> set[str]:
+def under_way(root: Root) -> set[str]:
     """Return the missions for which a model is being provided."""
     return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
 
 
-def left_over(root: Any) -> list[tuple[int, str]]:
+def left_over(root: Root) -> list[tuple[int, str]]:
     """Return the changes with leftovers to remove, and the state of each: changes that were rolled back or refused, and those of ended
     missions.
     """
@@ -138,13 +138,13 @@ def left_over(root: Any) -> list[tuple[int, str]]:
     return found
 
 
-def ended(root: Any, mission: str) -> bool:
+def ended(root: Root, mission: str) -> bool:
     """Return True if a mission has ended."""
     held = ledger.ledger_of(root).missions.get(mission)
     return held is None or held.state in ledger.FINAL
 
 
-def _all(root: Any) -> Sequence[UvmObject]:
+def _all(root: Root) -> Sequence[UvmObject]:
     return [one for one in changes.newest_first(root) if one.kind == KIND]
 
 

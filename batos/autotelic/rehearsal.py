@@ -42,7 +42,7 @@ from batos.mind.events import TextBatch
 from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer, with_pictures
 from batos.missions.execution import Attempts
 from batos.missions.replay import JournalOnlySource
-from batos.objects import Method, UvmObject
+from batos.objects import Method, Root, UvmObject
 from batos.synthesis.handbook import handbook
 from batos.synthesis.specification import same
 
@@ -234,7 +234,7 @@ class Rehearsals:
             size = 0  # the method is used and does what it was taught: its removal saves nothing
         return Side(found, failed, size), made
 
-    def _is_used(self, root: Any, target: str) -> bool:
+    def _is_used(self, root: Root, target: str) -> bool:
         """Return True if a method was used within the last `TriggerLimits.unused_days` days, or that is not known."""
         holder, selector, _ = change_types.method_at(root, target)
         last = telemetry.last_use_of(root, f"{history.oid_of(holder)} {selector}")
@@ -284,13 +284,13 @@ class Rehearsals:
             raise BudgetSpent(f"a trial of {method.selector!r} could not be made: {e}") from e
 
 
-def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trials.Case]]:
+def _cases(root: Root, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trials.Case]]:
     """Return the examples that a method was taught, each with the object that was taught it: its holder, or one that inherits it."""
     pupils = (holder, *lessons.kin(root, holder, holder, selector))
     return [(pupil, case) for pupil in pupils for case in trials.of_examples(taught_examples.examples_of(root, pupil, selector)[0])]
 
 
-def _source_of(root: Any, target: str) -> str:
+def _source_of(root: Root, target: str) -> str:
     try:
         return change_types.method_at(root, target)[2].source
     except BatosError:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from batos.autotelic import changes, schema
 from batos.autotelic.change_preparation import NotYet
@@ -22,6 +22,7 @@ from batos.image import journal
 from batos.image.journal import JournalEntry
 from batos.image.living_image import LivingImage
 from batos.mind.inference import JournalPlace
+from batos.objects import Root
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ class Purse:
         return paid
 
 
-def forget_payments(root: Any) -> None:
+def forget_payments(root: Root) -> None:
     """System transaction: delete inferences that were paid for changes which are decided now."""
     held = schema.part_of(root, "rehearsals")
     undecided = {one.number for one in changes.newest_first(root) if one.state == changes.PROPOSED}
@@ -197,7 +198,7 @@ def forget_payments(root: Any) -> None:
         del held.begun[number]
 
 
-def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
+def begin_rehearsal(root: Root, number: int, limit: int) -> int | None:
     """System transaction: count a rehearsal before it starts. Return the number of rehearsals, or None above `limit`."""
     begun = schema.part_of(root, "rehearsals").begun
     count = int(begun.get(number, 0)) + 1
@@ -207,17 +208,17 @@ def begin_rehearsal(root: Any, number: int, limit: int) -> int | None:
     return count
 
 
-def take_back_rehearsal(root: Any, number: int) -> None:
+def take_back_rehearsal(root: Root, number: int) -> None:
     """System transaction: do not count a rehearsal that was interrupted in good order or must be repeated."""
     begun = schema.part_of(root, "rehearsals").begun
     if number in begun:
         begun[number] = max(0, int(begun[number]) - 1)
 
 
-def _keep(root: Any, key: str, paid: journal.InferenceRecord) -> None:
+def _keep(root: Root, key: str, paid: journal.InferenceRecord) -> None:
     schema.part_of(root, "rehearsals").paid[key] = JournalEntry(paid)
 
 
-def _load(root: Any, number: int) -> dict[str, journal.InferenceRecord]:
+def _load(root: Root, number: int) -> dict[str, journal.InferenceRecord]:
     paid = schema.part_of(root, "rehearsals").paid
     return {key: entry.inference for key, entry in paid.items(f"{number} ", f"{number}!") if entry.intact()}

@@ -230,11 +230,11 @@ def _judged(before: Figures, after: Figures, limits: ComparisonLimits) -> tuple[
 
 _COUNTED = {
     "failures": "missions that fail",
-    "gate": "answers that the gate has something against",
+    "gate": "answers that the gate refuses",
     "misrouted": "briefs for which users chose another persona than the router would",
     "trials": "trials that fail",
     "tasks": "methods of no image that are not written right",
     "differing": "messages that are answered otherwise",
-    "lost": "answers that users liked and that are not given any more",
+    "lost": "answers that users liked and that are no longer given",
 }
 """Figures of which any increase is worse -> their descriptions."""

@@ -13,7 +13,7 @@ from batos.autotelic.changes import Proposal
 from batos.errors import BatosError, CovenantViolationError, MethodFailed, MethodRefused, MethodUnsupported, SandboxLimit
 from batos.image import history, journal, ledger
 from batos.methods.runtime import taken
-from batos.objects import Method, UvmObject, find
+from batos.objects import Method, Root, UvmObject, find
 
 LOOKED_AT = 256  # greatest number of missions that are looked at, the newest first
 REFUSED = (MethodRefused.code, CovenantViolationError.code)
@@ -24,7 +24,7 @@ _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict", "model_
 """Error codes of missions that say nothing about their thought."""
 
 
-def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
+def chosen(root: Root, proposal: Proposal, key: str, count: int) -> list[str]:
     """Return the ids of the missions that a change is tried on, oldest first.
 
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
@@ -49,13 +49,13 @@ def _can_be_tried(mission: UvmObject) -> bool:
     return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
 
 
-def was_not_taken(root: Any, mission: UvmObject) -> bool:
+def was_not_taken(root: Root, mission: UvmObject) -> bool:
     """Return True if the mission failed because the caller passed invalid arguments: that is not the method's fault."""
     failed = bool(mission.error and mission.message) and json.loads(mission.error)["code"] in FAULTS
     return failed and not is_taken(root, json.loads(mission.message))
 
 
-def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
+def is_taken(root: Root, message: Mapping[str, Any]) -> bool:
     """Return True if the method that answers a message accepts its arguments, or no method answers it."""
     try:
         target = history.resolve(root, message["target"])

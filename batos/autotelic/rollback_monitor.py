@@ -33,6 +33,7 @@ from batos.errors import BatosError, HistoryGone, UndoConflict
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
+from batos.objects import Root
 
 DOUBT = 0.01  # probability that chance alone causes such a difference; a less rare difference is not an effect
 BEFORE = 4  # factor of the sufficient number of missions: how many missions before a change are looked at
@@ -86,7 +87,7 @@ class Effect(NamedTuple):
     """Kind of mission -> its figures, as pairs of before and after."""
 
 
-def effect_of(root: Any, change: Mapping[str, Any], limits: EffectLimits) -> Effect:
+def effect_of(root: Root, change: Mapping[str, Any], limits: EffectLimits) -> Effect:
     """Return the visible effect of a change.
 
     :param change: record from `changes.of`.
@@ -94,7 +95,7 @@ def effect_of(root: Any, change: Mapping[str, Any], limits: EffectLimits) -> Eff
     return effect_between(*effect_samples(root, change, limits.missions), limits)
 
 
-def effect_samples(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sample], list[Sample]]:
+def effect_samples(root: Root, change: Mapping[str, Any], enough: int) -> tuple[list[Sample], list[Sample]]:
     """Return the samples of missions that ended before a change was made, and of missions accepted after it."""
     before: list[Sample] = []
     after: list[Sample] = []
@@ -175,7 +176,7 @@ def chance_of_ranks(low: Sequence[float], high: Sequence[float]) -> float:
     return 0.5 * math.erfc(above / math.sqrt(2 * variance))
 
 
-def _sample(root: Any, told: MissionRecord) -> list[Sample]:
+def _sample(root: Root, told: MissionRecord) -> list[Sample]:
     kind = f"{told.origin} {'message' if told.message else 'brief'}"
     if told.state == ledger.FAILED:
         return [] if told.error and told.error["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
@@ -204,7 +205,7 @@ WatchedChange = dict[str, Any]
 
 
 class ChangeReversal(Protocol):
-    """Takes a change back and records that, in one transaction: see `batos.app.undo.Undoing.undo_change`."""
+    """Takes a change back and records that, in one transaction: see `batos.app.undo.UndoRunner.undo_change`."""
 
     def __call__(self, number: int, why: str, *, state: str, effect: WatchedChange) -> Awaitable[Any]:
         """
@@ -255,7 +256,7 @@ class Leash:
         except (BatosError, OSError) as e:
             log.warning("end_not_noted", error=str(e))
 
-    async def look(self) -> str | None:
+    async def check(self) -> str | None:
         """Check the change under watch. Return its outcome; None if that is open or there is none."""
         change = self._image.read(changes.watched)
         if change is None:
@@ -316,7 +317,7 @@ class Leash:
         return changes.KEPT
 
 
-def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
+def daemon_begun(root: Root) -> tuple[int, WatchedChange | None]:
     """System transaction: record the start of a daemon. Return the number of daemons that died during the present watch, and the watched
     change.
     """
@@ -328,12 +329,12 @@ def daemon_begun(root: Any) -> tuple[int, WatchedChange | None]:
     return held.deaths, change
 
 
-def daemon_ended(root: Any) -> None:
+def daemon_ended(root: Root) -> None:
     """System transaction: record an orderly end of the daemon."""
     schema.part_of(root, "leash").running = False
 
 
-def _facts(root: Any, period_s: float) -> dict[str, Any]:
+def _facts(root: Root, period_s: float) -> dict[str, Any]:
     held, change = schema.part_of(root, "leash"), changes.watched(root)
     last = next((one for one in changes.newest_first(root) if one.ended is not None), None)
     return {

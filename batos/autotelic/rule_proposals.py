@@ -29,7 +29,7 @@ from batos.image import history, journal, ledger, model_registry, taught_example
 from batos.mind import psm
 from batos.mind.incarnation import facets
 from batos.mind.router import CHOSEN, OWN, Route
-from batos.objects import Intent, Method, UvmObject, find
+from batos.objects import Intent, Method, Root, UvmObject, find
 
 REFUSALS_LOOKED_AT = 64  # greatest number of failures that are looked at, the newest first
 REFUSED_AGAIN = 2  # missions that the same rule must refuse before a purpose mentions the rule
@@ -47,7 +47,7 @@ class _Refused(NamedTuple):
     rule: str
 
 
-def refusal_intents(root: Any) -> Iterator[Proposal]:
+def refusal_intents(root: Root) -> Iterator[Proposal]:
     """Yield Intents with the guardian's reason, for the message that was refused most often first."""
     counted: Counter[_Refused] = Counter()
     said: dict[_Refused, str] = {}
@@ -60,11 +60,11 @@ def refusal_intents(root: Any) -> Iterator[Proposal]:
             return
         text = _taught(root, one, said[one])
         if text:
-            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}; so it is told before"
+            why = f"{times} missions FAILED because the guardian refused {one.selector} by the rule {one.rule}; the new intent says so"
             yield Proposal("intent", f"{one.holder}.{one.selector}", text, why)
 
 
-def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
+def _read(root: Root, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
     """Return the rules that refused the message of a failed mission, without repetitions, with the guardian's words."""
     context = row["context"]
     method = context.get("method")
@@ -89,7 +89,7 @@ def _read(root: Any, row: dict[str, Any]) -> list[tuple[_Refused, str]]:
     return list(rules.items())
 
 
-def _taught(root: Any, one: _Refused, words: str) -> str:
+def _taught(root: Root, one: _Refused, words: str) -> str:
     """Return the purpose with the rule to follow; empty if that would change nothing."""
     holder = history.resolve(root, one.holder)
     held = holder._slots.get(one.selector)
@@ -113,7 +113,7 @@ BRIEFLY = "Use as few words as the request allows."
 _KEYS = 1000
 
 
-def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
+def remedies(root: Root, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
     """Yield possible remedies for a trigger, the likeliest first; none if no rule applies.
 
     :param key: key of the measurement, as in `triggers.Measurement`.
@@ -129,7 +129,7 @@ def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Prop
 # --- methods
 
 
-def _failing(root: Any, key: str) -> Iterator[Proposal]:
+def _failing(root: Root, key: str) -> Iterator[Proposal]:
     """Yield remedies for a kind of failure (`code cause target selector`)."""
     code, where = key.split(" ")[0], key.rpartition(" ")[0].rpartition(" ")[2]
     selector = key.rpartition(" ")[2]
@@ -139,7 +139,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
         yield from _at_fault(root, f"{where} {selector}")
 
 
-def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
+def _was_taken(root: Root, code: str, target: str, selector: str) -> bool:
     """Return True if the failing method accepts one of the messages that last failed this way, or if no such message is known now."""
     sent = []
     for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
@@ -149,7 +149,7 @@ def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
     return not sent or any(is_taken(root, one) for one in sent)
 
 
-def _at_fault(root: Any, key: str) -> Iterator[Proposal]:
+def _at_fault(root: Root, key: str) -> Iterator[Proposal]:
     """Yield remedies for a method (`oid selector`)."""
     target, _, selector = key.partition(" ")
     found = _method(root, target, selector)
@@ -165,7 +165,7 @@ def _at_fault(root: Any, key: str) -> Iterator[Proposal]:
     yield Proposal("retire", where, "", f"{selector} fails: it is written anew when it is needed, with what failures taught")
 
 
-def _method(root: Any, target: str, selector: str) -> tuple[UvmObject, Method] | None:
+def _method(root: Root, target: str, selector: str) -> tuple[UvmObject, Method] | None:
     with contextlib.suppress(BatosError):
         held = find(history.resolve(root, target), selector)
         if held is not None and isinstance(held[1], Method):
@@ -173,7 +173,7 @@ def _method(root: Any, target: str, selector: str) -> tuple[UvmObject, Method] |
     return None
 
 
-def _unused(root: Any, key: str) -> Iterator[Proposal]:
+def _unused(root: Root, key: str) -> Iterator[Proposal]:
     oid, _, selector = key.partition(" ")
     yield Proposal("retire", f"{oid}.{selector}", "", f"{selector} has not run for long; it is written anew when it is needed again")
 
@@ -181,7 +181,7 @@ def _unused(root: Any, key: str) -> Iterator[Proposal]:
 # --- prompts
 
 
-def _as_shipped(root: Any, why: str) -> Iterator[Proposal]:
+def _as_shipped(root: Root, why: str) -> Iterator[Proposal]:
     """Yield proposals to restore changed meta-prompts to those of BAT OS."""
     for name in prompted():
         shipped = psm.STATES[name]["meta_prompt"]
@@ -189,18 +189,18 @@ def _as_shipped(root: Any, why: str) -> Iterator[Proposal]:
             yield Proposal("meta_prompt", f"psm.{name}", shipped, f"{why}; this is the prompt that BAT OS came with")
 
 
-def _slow(root: Any, key: str) -> Iterator[Proposal]:
+def _slow(root: Root, key: str) -> Iterator[Proposal]:
     yield from (one for one in _as_shipped(root, f"{key} takes longer than it did") if one.target == f"psm.{key}")
     yield from _briefer(root, (key,), f"{key} takes longer than it did")
 
 
-def _costly(root: Any, key: str) -> Iterator[Proposal]:
+def _costly(root: Root, key: str) -> Iterator[Proposal]:
     yield from _hardly_heard(root)
     yield from _as_shipped(root, "missions cost more than they did")
     yield from _briefer(root, ("SYNTHESIZING", "DELEGATING"), "missions cost more than they did")
 
 
-def _briefer(root: Any, names: tuple[str, ...], why: str) -> Iterator[Proposal]:
+def _briefer(root: Root, names: tuple[str, ...], why: str) -> Iterator[Proposal]:
     for name in names:
         if name in ("SYNTHESIZING", "DELEGATING"):
             now = root["lobby"].psm._slots[name].meta_prompt
@@ -208,7 +208,7 @@ def _briefer(root: Any, names: tuple[str, ...], why: str) -> Iterator[Proposal]:
                 yield Proposal("meta_prompt", f"psm.{name}", f"{now} {BRIEFLY}", f"{why}; shorter answers take less")
 
 
-def _hardly_heard(root: Any) -> Iterator[Proposal]:
+def _hardly_heard(root: Root) -> Iterator[Proposal]:
     """Return the facets from which hardly a sentence gets into the answers."""
     for name, heard in _woven(root).items():
         persona = root["lobby"]._slots[name]
@@ -222,7 +222,7 @@ def _hardly_heard(root: Any) -> Iterator[Proposal]:
             yield Proposal("retire", f"{name}.{least}", "", why)
 
 
-def _woven(root: Any) -> dict[str, Counter[str]]:
+def _woven(root: Root) -> dict[str, Counter[str]]:
     """Return, by persona, the number of sentences of the last answers from each facet."""
     found: dict[str, Counter[str]] = {name: Counter() for name in root["lobby"].personas}
     for mission in _missions(root):
@@ -240,7 +240,7 @@ def may_be_trained(trigger: str, key: str) -> bool:
     return trigger in ("guardian_refuses", "expert_behind") or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED)
 
 
-def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
+def _training(root: Root, ground: Ground) -> Iterator[Proposal]:
     """Yield a training of the expert for methods, where enough has come since it was made, or was trained in vain."""
     if ground.trains():
         return
@@ -252,7 +252,7 @@ def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
         yield Proposal(KIND, TARGET, content, why)
 
 
-def learned(root: Any) -> tuple[int, int]:
+def learned(root: Root) -> tuple[int, int]:
     """Return the number of methods written, and of missions that failed because no method could be written, since the expert for methods
     was made or its training was decided.
     """
@@ -269,7 +269,7 @@ def learned(root: Any) -> tuple[int, int]:
 # --- models
 
 
-def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
+def _other_models(root: Root, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
     """Yield a model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
     failing = _failed(root, key.split(" ")[0]) if trigger == "failure_repeats" else _chosen(root)
     persona, times = next(iter(failing.most_common(1)), ("", 0))
@@ -279,7 +279,7 @@ def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> I
         )
 
 
-def _failed(root: Any, code: str) -> Counter[str]:
+def _failed(root: Root, code: str) -> Counter[str]:
     """Return, by persona, the number of the last briefs that FAILED with a code."""
     found: Counter[str] = Counter()
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
@@ -293,7 +293,7 @@ def _failed(root: Any, code: str) -> Counter[str]:
 # --- variety
 
 
-def _rut(root: Any, key: str) -> Iterator[Proposal]:
+def _rut(root: Root, key: str) -> Iterator[Proposal]:
     """Yield remedies if one persona thinks nearly all missions: another way of thinking for it, or other briefs for the others."""
     chosen = _chosen(root)
     total = sum(chosen.values())
@@ -312,14 +312,14 @@ def _rut(root: Any, key: str) -> Iterator[Proposal]:
         yield from _unchosen(root, name)
 
 
-def _chosen(root: Any) -> Counter[str]:
+def _chosen(root: Root) -> Counter[str]:
     """Return the number of recent missions that each persona thought, from the telemetry."""
     noted: Tallies = telemetry.summed_buckets(telemetry.read_buckets(root), _KEYS)
     there = (name for name in root["lobby"].personas if isinstance(root["lobby"]._slots.get(name), UvmObject))
     return Counter({name: noted.of("personas", name).times for name in there})
 
 
-def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
+def _unchosen(root: Root, key: str) -> Iterator[Proposal]:
     """Yield the briefs of last missions that were nearest to going to a persona become its exemplars."""
     near: dict[str, float] = {}
     for mission in _missions(root):
@@ -336,14 +336,14 @@ def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
         yield Proposal("exemplar", key, nearest, why)
 
 
-def _missions(root: Any) -> Iterator[UvmObject]:
+def _missions(root: Root) -> Iterator[UvmObject]:
     """Yield the last briefs of users that ended well, the newest first."""
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
             yield mission
 
 
-def _curate(root: Any, key: str) -> Iterator[Proposal]:
+def _curate(root: Root, key: str) -> Iterator[Proposal]:
     yield Proposal("curate", "memory", "", "what is old, never read or redundant is summarised and archived")
 
 

@@ -9,7 +9,7 @@ from BTrees.OOBTree import OOBTree
 
 from batos.image import ledger
 from batos.image.living_image import add_missing
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 COMMENTS = {
     "heartbeat": "I know when the next self_audit is due, and which was the last.",
@@ -51,17 +51,17 @@ def install(lobby: UvmObject) -> None:
         add_missing(lobby.autotelic._slots[name], name=name, comment=comment, **DEFAULTS[name])
 
 
-def part_of(root: Any, name: str) -> UvmObject:
+def part_of(root: Root, name: str) -> UvmObject:
     """Return a part of the loop, as the image has it."""
     return root["lobby"].autotelic._slots[name]  # type: ignore[no-any-return]
 
 
-def is_known_mission(root: Any, mission: str) -> bool:
+def is_known_mission(root: Root, mission: str) -> bool:
     """Return True if a mission with that id was ever accepted."""
     return ledger.is_known(root, mission)
 
 
-def is_pending_mission(root: Any, mission: str) -> bool:
+def is_pending_mission(root: Root, mission: str) -> bool:
     """Return True if a mission was accepted and has not ended; also if it is paused, or waits for an answer."""
     found = ledger.ledger_of(root).missions.get(mission)
     return found is not None and found.state not in ledger.FINAL

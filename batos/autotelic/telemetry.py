@@ -28,7 +28,7 @@ from batos.image import history, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.mind.events import Durations
-from batos.objects import Method, UvmObject
+from batos.objects import Method, Root, UvmObject
 
 OTHER_KEYS = "other"
 _DIGITS = 3  # decimals of stored seconds: milliseconds
@@ -122,7 +122,7 @@ the interval, which are not counts.
 """
 
 
-def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
+def write_bucket(root: Root, bucket: Bucket, length: int) -> None:
     """System transaction: add a bucket; above `length` buckets it replaces the oldest."""
     senses = schema.part_of(root, "senses")
     number, ring = senses.written, senses.ring
@@ -136,7 +136,7 @@ def write_bucket(root: Any, bucket: Bucket, length: int) -> None:
     senses.written = number + 1
 
 
-def read_buckets(root: Any, since: float = 0.0) -> list[Bucket]:
+def read_buckets(root: Root, since: float = 0.0) -> list[Bucket]:
     """Return the buckets that ended after `since`, oldest first."""
     held = sorted(schema.part_of(root, "senses").ring.values(), key=lambda one: one.number)
     return [bucket for one in held if (bucket := json.loads(one.facts))["ended"] > since]
@@ -166,7 +166,7 @@ class MethodUse(NamedTuple):
     runs: int
 
 
-def note_method_use(root: Any, bucket: Bucket) -> None:
+def note_method_use(root: Root, bucket: Bucket) -> None:
     """System transaction: add a bucket's data about methods."""
     uses, tallies, at = schema.part_of(root, "usage").methods, bucket["tallies"], bucket["ended"]
     for table in METHOD_TABLES:
@@ -184,18 +184,18 @@ def concerns_methods(bucket: Bucket) -> bool:
     return not bucket["tallies"].keys().isdisjoint(METHOD_TABLES)
 
 
-def used_methods(root: Any) -> list[MethodUse]:
+def used_methods(root: Root) -> list[MethodUse]:
     """Return the methods that were noted and that the image still has."""
     return [MethodUse(key, *row) for key, row in schema.part_of(root, "usage").methods.items() if _is_there(root, key)]
 
 
-def last_use_of(root: Any, key: str) -> float | None:
+def last_use_of(root: Root, key: str) -> float | None:
     """Return the time at which a method was last of use; None where nothing was noted of it."""
     found = schema.part_of(root, "usage").methods.get(key)
     return None if found is None else float(found[1])
 
 
-def _is_there(root: Any, key: str) -> bool:
+def _is_there(root: Root, key: str) -> bool:
     oid, _, selector = key.partition(" ")
     try:
         return isinstance(history.resolve(root, oid)._slots.get(selector), Method)
@@ -318,7 +318,7 @@ class Senses:
             _note_mission(self._tallies, row)
 
 
-def _looked_at(root: Any, ids: Iterable[str]) -> list[MissionRecord]:
+def _looked_at(root: Root, ids: Iterable[str]) -> list[MissionRecord]:
     """Return missions that ended as plain values; one that is damaged is left out."""
     rows = []
     for id in ids:

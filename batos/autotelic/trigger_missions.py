@@ -20,6 +20,7 @@ from batos.autotelic.telemetry import Bucket
 from batos.autotelic.triggers import Entropy, Measurement, Seen, TriggerLimits
 from batos.concurrency import in_helper
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -48,7 +49,7 @@ class Spans(NamedTuple):
     keys: int
 
 
-class Alarms:
+class TriggerMonitor:
     """Looks at the measurements and fires. All methods are called on the loop's thread."""
 
     def __init__(
@@ -70,15 +71,15 @@ class Alarms:
         self._submit, self._since, self._entropy, self.now = submit, since, entropy, now
         self._looking = asyncio.Lock()  # two concurrent looks would both see triggers that are not quiet yet
 
-    async def look(self) -> Fired | None:
+    async def check(self) -> Fired | None:
         """Forget recovered triggers, and fire the most urgent one that is not quiet. Return the fired trigger.
 
         :raises BatosError: if its mission could not be accepted; it is enqueued at the next look.
         """
         async with self._looking:
-            return await self._look()
+            return await self._check()
 
-    async def _look(self) -> Fired | None:
+    async def _check(self) -> Fired | None:
         for one in self._image.read(_fired):
             if not self._image.read(schema.is_known_mission, one.mission):
                 await self._enqueue(one)
@@ -106,7 +107,7 @@ class Alarms:
         brief = BRIEF.format(trigger=fired.trigger, hours=self._spans.window_s / 3600, words=fired.words)
         await self._submit(fired.mission, brief)
 
-    def _seen(self, root: Any, buckets: Sequence[Bucket], entropy: Entropy) -> Seen:
+    def _seen(self, root: Root, buckets: Sequence[Bucket], entropy: Entropy) -> Seen:
         now, spans = self.now(), self._spans
         window = [bucket for bucket in buckets if bucket["ended"] > now - spans.window_s]
         recent = [bucket for bucket in window if bucket["ended"] > now - spans.recent_s]
@@ -132,20 +133,20 @@ def _recovered(quiet: set[tuple[str, str]], found: Sequence[Measurement]) -> set
     return {one for one in quiet if (there[one].recovered if one in there else one[0] not in triggers.STAYS)}
 
 
-def _fired(root: Any) -> list[Fired]:
+def _fired(root: Root) -> list[Fired]:
     return sorted((Fired(*row) for row in schema.part_of(root, "triggers").fired.values()), key=lambda one: one.at)
 
 
-def _is_under_way(root: Any) -> bool:
+def _is_under_way(root: Root) -> bool:
     """Return True if the mission of the trigger that fired last has not ended."""
     return schema.is_pending_mission(root, schema.part_of(root, "triggers").last)
 
 
-def _ever(root: Any) -> int:
+def _ever(root: Root) -> int:
     return int(schema.part_of(root, "triggers").ever)
 
 
-def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
+def fire(root: Root, trigger: str, key: str, words: str, at: float) -> tuple[Any, ...]:
     """System transaction: record that a trigger fired, with the id of its mission."""
     held = schema.part_of(root, "triggers")
     held.ever += 1
@@ -154,7 +155,7 @@ def fire(root: Any, trigger: str, key: str, words: str, at: float) -> tuple[Any,
     return row
 
 
-def let_fire_again(root: Any, over: Sequence[tuple[str, str]]) -> None:
+def let_fire_again(root: Root, over: Sequence[tuple[str, str]]) -> None:
     """System transaction: re-enable triggers."""
     fired = schema.part_of(root, "triggers").fired
     for trigger, key in over:

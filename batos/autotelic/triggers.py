@@ -151,7 +151,7 @@ def _entropy(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
         words = f"the composite entropy of thought has fallen for good: usual was {found.usual:.2f}, now it is {found.rolling:.2f}."
         yield Measurement("entropy_falls", "", float(found.fallen), 1.0, 0.0, words)
     if found.spread is not None:
-        words = f"the composite entropy of thought stands still: the last missions differ by {found.spread:.3f} at most."
+        words = f"the composite entropy of thought does not change: the last missions differ by {found.spread:.3f} at most."
         # inverted: a smaller spread gives a greater value
         yield Measurement("entropy_still", "", limits.still - found.spread, 0.0, -limits.still, words)
 

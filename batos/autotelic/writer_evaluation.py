@@ -20,7 +20,7 @@ from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt import Attempt
-from batos.objects import Example, Method, UvmObject, find
+from batos.objects import Example, Method, Root, UvmObject, find
 from batos.synthesis.handbook import Handbook
 
 KIND, TARGET = "training", "methods"
@@ -58,7 +58,7 @@ class Wrong(NamedTuple):
 # --- the kind of change
 
 
-def check(root: Any, proposal: Proposal, why_not: str) -> None:
+def check(root: Root, proposal: Proposal, why_not: str) -> None:
     """See that a training makes sense, or what came of it.
 
     :raises BatosError: saying why it does not.
@@ -72,16 +72,16 @@ def check(root: Any, proposal: Proposal, why_not: str) -> None:
     if why_not:
         raise InvalidInput(why_not)
     if not model_registry.speaks_methods(root):
-        raise InvalidInput("there is no expert for methods that could be trained further")
+        raise InvalidInput("no expert for methods is in use, so none can be trained further")
 
 
-def apply(root: Any, proposal: Proposal) -> None:
+def apply(root: Root, proposal: Proposal) -> None:
     """Use the new expert as the writer of methods.
 
     :raises ExpertRefused: if it cannot.
     """
     if (model := model_of(proposal)) is None:
-        raise ExpertRefused("nothing was trained yet")
+        raise ExpertRefused("nothing is trained yet")
     model_registry.choose_writer(root, model)
 
 
@@ -93,7 +93,7 @@ def model_of(proposal: Proposal) -> str | None:
 # --- tasks
 
 
-def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesis]:
+def accepted(root: Root, count: int, chars: int, book: Handbook) -> list[Synthesis]:
     """Return methods of a model that are in place and whose right answers are known, the last called first.
 
     That is known from what users taught, and from calls of methods that change nothing.
@@ -101,7 +101,7 @@ def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesi
     return list(itertools.islice(_accepted(root, chars, book), count))
 
 
-def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
+def _accepted(root: Root, chars: int, book: Handbook) -> Iterator[Synthesis]:
     seen: set[str] = set()
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if not mission.message or mission.state != ledger.COMPLETE or mission.origin == "system":
@@ -126,7 +126,7 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
             yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
 
 
-def _written(root: Any, message: dict[str, Any]) -> tuple[UvmObject, Method] | None:
+def _written(root: Root, message: dict[str, Any]) -> tuple[UvmObject, Method] | None:
     """Return the receiver of a message, and the method that answers it, where a model wrote that."""
     try:
         target = history.resolve(root, message["target"])
@@ -152,7 +152,7 @@ async def written(attempt: Attempt, model: str, selector: str, prompt: str) -> s
     return str(repair(reply.text, selector, attempt.settings).source)
 
 
-async def is_right(one: Synthesis, source: str, root: Any, attempt: Attempt, methods: MethodRuntime) -> bool:
+async def is_right(one: Synthesis, source: str, root: Root, attempt: Attempt, methods: MethodRuntime) -> bool:
     """Return True if a source gives all known answers of the accepted method."""
     verdict = methods.audit(source, one.selector)
     if not verdict.accepted:

@@ -65,7 +65,8 @@ def parse(given: str) -> Address:
         return _parse(given.strip().strip("\"'").strip())
     except ValueError as e:
         raise ConfigError(
-            f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {shown(given)} is no address ({e}); give host:port or a URL"
+            f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {shown(given)} is not a valid address ({e}); "
+            "give host:port or a URL"
         ) from None
 
 
@@ -82,10 +83,10 @@ def _parse(bare: str) -> Address:
     split = urlsplit(f"{scheme or 'http'}://{rest}")
     port = split.port  # raises ValueError for an invalid port
     if port == 0:
-        raise ValueError(f"port 0 is none to connect to; there are 1 to {_HIGHEST}")
+        raise ValueError(f"port 0 is out of range (1-{_HIGHEST})")
     host = split.hostname or "127.0.0.1"
     if _ip(host) is None and not _NAME.fullmatch(host):
-        raise ValueError(f"{host!r} is no name of a host")
+        raise ValueError(f"{host!r} is not a valid name of a host")
     user = (unquote(split.username), unquote(split.password or "")) if split.username else None
     return Address(scheme or "http", host, port or PORTS.get(scheme, PORT), split.path.strip("/"), user)
 
@@ -107,7 +108,7 @@ def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> h
     try:
         if scheme not in _PROXIES:
             hint = f"; write socks5{url[len('socks') :].partition('@')[0]}" if scheme == "socks" and "@" not in url else ""
-            raise ValueError(f"{scheme}:// is no proxy that it can go through, there are {', '.join(_PROXIES)}{hint}")
+            raise ValueError(f"{scheme}:// is not a supported proxy; supported are {', '.join(_PROXIES)}{hint}")
         proxy = httpx.Proxy(url, ssl_context=certificates if scheme == "https" else None)
         return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, proxy=proxy, socket_options=socket_options)
     except ImportError:
@@ -142,7 +143,7 @@ def _certificates(address: Address) -> ssl.SSLContext:
                 if name == "SSL_CERT_FILE":
                     return ssl.create_default_context(cafile=path)
                 if not os.path.isdir(path):
-                    raise OSError("there is no such folder")
+                    raise OSError("the folder does not exist")
                 return ssl.create_default_context(capath=path)
             except OSError as e:  # OSError includes ssl.SSLError, for a file that is not a certificate
                 if address.scheme == "https":

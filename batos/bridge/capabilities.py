@@ -235,7 +235,7 @@ class Needs:
                 abilities.add(word)
             elif word != AUTO_NEEDS:
                 known = f"{', '.join(ABILITIES)}, context:TOKENS (such as context:32k), {AUTO_NEEDS}"
-                raise InvalidInput(f"{word[:64]!r} is no need; there are: {known}")
+                raise InvalidInput(f"{word[:64]!r} is not a valid need; there are: {known}")
         if context > CONTEXT_LIMIT:
             raise InvalidInput(f"a context of {context} tokens; at most {CONTEXT_LIMIT} may be asked for")
         return cls(**dict.fromkeys(abilities, True), context=context)

@@ -53,7 +53,7 @@ def inference_failures(host: str, model: str, begun: Callable[[], bool] = lambda
         raise InferenceFailed(f"the connection to Ollama at {host} broke: {e!r}", cause=cause, model=model) from e
     except (ValueError, TypeError, AttributeError) as e:
         # json and pydantic raise ValueError. For a JSON line that is not an object, the client raises one of the others.
-        raise InferenceFailed(f"Ollama at {host} sent what is no answer: {e}", cause="malformed", model=model) from e
+        raise InferenceFailed(f"Ollama at {host} sent something that is not a valid answer: {e}", cause="malformed", model=model) from e
 
 
 def failure_cause(error: BaseException, reported: str = "server_error") -> str:

@@ -176,8 +176,8 @@ def picture_look(data: bytes) -> PictureLook:
             if min(size) < 1:
                 raise InvalidInput(f"this {name.upper()} is broken: it does not say its size; save it anew")
             return PictureLook(f"image/{name}", *size)
-    there = next((f"it is {name}" for at, mark, name in _OTHERS if data[at : at + len(mark)] == mark), "it is none that is known")
-    raise InvalidInput(f"models take {FORMATS}, and this is no such picture by its content: {there}; convert it to one of these")
+    there = next((f"it is {name}" for at, mark, name in _OTHERS if data[at : at + len(mark)] == mark), "its format is not known")
+    raise InvalidInput(f"models take {FORMATS}, and the content of this picture is none of these: {there}; convert it")
 
 
 _NO_SIZE = (0, 0)
@@ -217,7 +217,7 @@ def _webp(data: bytes) -> tuple[int, int] | None:
         return _NO_SIZE
     if kind == b"VP8X":
         if body[0] & _ANIMATED:
-            raise InvalidInput("this WebP moves, and models look at one that stands still; save one of its frames")
+            raise InvalidInput("this WebP is animated, and models take still pictures only; save one of its frames")
         return int.from_bytes(body[4:7], "little") + 1, int.from_bytes(body[7:10], "little") + 1
     if kind == b"VP8L" and body[0] == 0x2F:
         bits = int.from_bytes(body[1:5], "little")

@@ -230,12 +230,12 @@ def recipe_from_modelfile(made: Modelfile, folder: Path) -> Recipe:
     """
     named = [(name, _place(name, folder)) for name in (made.from_, *made.also_from)]
     if lost := [place for name, place in named if _means_file(name) and not place.exists()]:
-        raise ModelUnavailable(f"FROM: there is no {lost[0]}", f"put it there; {AGAIN}")
+        raise ModelUnavailable(f"FROM: {lost[0]} does not exist", f"put it there; {AGAIN}")
     bases = [name for name, place in named if not place.exists()]
     files = {name: path for name, place in named if place.exists() for name, path in _files(place, WEIGHTS, "FROM").items()}
     if bases and (len(bases) > 1 or files):
         raise ModelUnavailable(
-            f"FROM names {', '.join(name for name, _ in named)}: {bases[-1]} is no file",
+            f"FROM names {', '.join(name for name, _ in named)}: {bases[-1]} is not a file",
             f"name one model, or files that are there; {AGAIN}",
         )
     if len(made.adapters) > 1:

@@ -56,7 +56,7 @@ class ModelManager:
         :raises InvalidInput: if it cannot.
         """
         if self._use is None:
-            raise InvalidInput("there is no Ollama here that could think with it")
+            raise InvalidInput("no Ollama here can run it")
         return await self._use(name)
 
     async def fit(self, names: Sequence[str]) -> Reply:
@@ -66,7 +66,7 @@ class ModelManager:
         :raises InferenceFailed: if there is no Ollama, or it does not answer.
         """
         if self._fit is None:
-            raise InferenceFailed("there is no Ollama that could have models", cause="unreachable")
+            raise InferenceFailed("no Ollama is available to list models", cause="unreachable")
         return await self._fit(names)
 
     def listed(self) -> list[Reply]:
@@ -115,7 +115,7 @@ class ModelManager:
         :raises InferenceFailed: if there is none.
         """
         if not self._places:
-            raise InferenceFailed(f"there is no Ollama that could have the model {name}", cause="unreachable", model=name)
+            raise InferenceFailed(f"no Ollama is available for the model {name}", cause="unreachable", model=name)
         return await self._places[0].provisioner.fetch(name, most, whole, begins)
 
     async def discard(self, name: str) -> None:

@@ -186,7 +186,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str, str]]:
         name, rest = parts["word"].lower(), parts["rest"]
         if name not in _INSTRUCTIONS:
             known = ", ".join(i.upper() for i in _INSTRUCTIONS)
-            raise ModelfileError(f"{parts['word']!r} is no instruction; known are {known}", number)
+            raise ModelfileError(f"{parts['word']!r} is not an instruction; known are {known}", number)
         if rest is None:
             raise ModelfileError(f"{name.upper()} without a value", number)
         head = ""

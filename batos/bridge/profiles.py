@@ -89,7 +89,7 @@ class Profile(BaseModel):
     @model_validator(mode="after")
     def _embedder_is_a_model(self) -> Profile:
         if self.embedder not in {m.name for m in self.models}:
-            raise ValueError(f"embedder {self.embedder!r} is none of the profile's models")
+            raise ValueError(f"embedder {self.embedder!r} is not one of the profile's models")
         return self
 
     def model_of(self, role: str) -> str:
@@ -118,7 +118,7 @@ def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None)
         table, where = {**table, **added}, {**where, **dict.fromkeys(added, own)}
     if name not in table:
         raise ConfigError(
-            f"setting 'profile': there is no profile {name!r}; there are {', '.join(sorted({AUTO, *table}))}"
+            f"setting 'profile': {name!r} is not a profile; allowed are {', '.join(sorted({AUTO, *table}))}"
             + (f"; one of your own goes into {own}" if own is not None else "")
         )
     try:

@@ -218,7 +218,7 @@ class Residency:
         if self.size(load) > self._budget and load not in self._warned:
             self._warned.add(load)
             log.warning(
-                "a model is larger than the memory budget; it is tried all the same",
+                "a model is larger than the memory budget; it is loaded anyway",
                 model=self._names[load],
                 bytes=self.size(load),
                 memory_budget_bytes=self._budget,

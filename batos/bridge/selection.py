@@ -70,9 +70,7 @@ def check_personas(settings: Settings, personas: Collection[str]) -> None:
     """
     for persona in named_models(settings).personas:
         if persona not in personas:
-            raise ConfigError(
-                f"setting 'model': there is no persona {persona!r}{nearest(persona, personas)}; there are {', '.join(personas)}"
-            )
+            raise ConfigError(f"setting 'model': {persona!r} is not a persona{nearest(persona, personas)}; there are {', '.join(personas)}")
 
 
 def configured_profile(settings: Settings) -> Profile:

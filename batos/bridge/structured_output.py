@@ -190,7 +190,7 @@ def _read(text: str) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _sound(value: Any) -> Any:
@@ -313,7 +313,7 @@ def read_structured(text: str, form: type[Form]) -> tuple[tuple[Form, str] | Non
             return (form.model_validate(value), repair), ""
         except ValidationError as e:
             fault = fault or _fault(e)
-    return None, fault or ("it was no JSON" if text.strip() else "it was empty")
+    return None, fault or ("it was not JSON" if text.strip() else "it was empty")
 
 
 def _about_the_schema(failure: InferenceFailed) -> bool:

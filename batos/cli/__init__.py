@@ -6,6 +6,10 @@
     missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
     mission_view.py  a mission as it is thought through, and its record as a page
     memory.py        ingest, search, memory
+    tools.py         tools; tool_places.py: the options of its `add`
+    secrets.py       secrets
+    grants.py        allow, ask, deny, grants
+    effects.py       effects
     methods.py       method, methods, revert, teach, grant, audit
     objects.py       ls, show, history, diff, at, personas
     changes.py       changes that the system made of its own accord

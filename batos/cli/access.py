@@ -28,14 +28,18 @@ _MAY: dict[Role, str] = {
 def keys(
     action: Annotated[
         str,
-        typer.Argument(metavar="new|list|role", help="Make keys; list those whom the daemon lets in; or give one of them another role."),
+        typer.Argument(
+            metavar="new|list|role", help="Make keys; list the clients that the daemon lets in; or give one client another role."
+        ),
     ],
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Whose: a client's; without it the daemon's own, and the first client's.")
     ] = None,
     role: Annotated[
         str | None,
-        typer.Argument(metavar="[ROLE]", help="What it may do: read, submit (missions; what a new key has), or operate (everything)."),
+        typer.Argument(
+            metavar="[ROLE]", help="Role of the key: read, submit (missions; the default of a new key), or operate (everything)."
+        ),
     ] = None,
     data: DataFlag = None,
     config_file: ConfigFlag = None,
@@ -44,7 +48,7 @@ def keys(
 ) -> None:
     """Make keys for the daemon and its clients, in the data folder, list the clients, or change what one may do. Needs no daemon."""
     if action not in ACTIONS:
-        raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+        raise typer.BadParameter(f"{action!r} is not one of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
     if action == "list" and name is not None:
         raise typer.BadParameter(f"list takes no NAME, got {name!r}: it lists all whom the daemon lets in")
     if action == "role" and (name is None or role is None):
@@ -64,7 +68,7 @@ def _role(named: str | None) -> Role:
     for role in ROLES:
         if role == named:
             return role
-    raise typer.BadParameter(f"{named!r} is no role; there are {', '.join(ROLES)}{nearest(str(named), ROLES)}")
+    raise typer.BadParameter(f"{named!r} is not a role; allowed are {', '.join(ROLES)}{nearest(str(named), ROLES)}")
 
 
 def _give_role(settings: Settings, name: str, role: Role, output: Output) -> None:
@@ -99,7 +103,7 @@ def _new(settings: Settings, name: str | None, role: Role, output: Output) -> No
         secret, server = made.create(folder, made.SERVER)
         written = {"wire.secret_key": str(secret)}
     elif not server.exists():
-        raise typer.BadParameter(f"there is no {server} yet: `batos keys new` makes it, and the first client's")
+        raise typer.BadParameter(f"the key file {server} does not exist yet: `batos keys new` makes it, and the first client's")
     own, public = made.create(folder, name or CLIENT, settings.clients, role=role)
     written |= {"wire.client_key": str(own), "wire.server_key": made.load_public(server).decode()}
     if output.as_json:
@@ -130,7 +134,7 @@ def console(
         bool, typer.Option("--logout", help="With --all: end every session. Browsers show the token again. Needs no daemon.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="With --logout: every session.")] = False,
-    logout_all: Annotated[bool, typer.Option("--logout-all", help="The same as --logout --all.")] = False,
+    logout_all: Annotated[bool, typer.Option("--logout-all", help="Sign all browsers out, like --logout --all.")] = False,
     data: DataFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
@@ -145,7 +149,7 @@ def console(
 
     if logout != every:
         raise typer.BadParameter(
-            "--logout and --all belong together: a terminal has no session of its own. `batos console --logout --all` ends those of all "
+            "--logout and --all belong together, since a terminal has no session. `batos console --logout --all` ends those of all "
             "browsers; one browser is signed out by Sign out, at the foot of each page"
         )
     if logout or logout_all:

@@ -46,6 +46,15 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "failures": "missions",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
+    "Tools and what they did": {
+        "tools": "tools",
+        "secrets": "secrets",
+        "allow": "grants",
+        "ask": "grants",
+        "deny": "grants",
+        "grants": "grants",
+        "effects": "effects",
+    },
     "Messages and methods": {
         "send-to": "missions",
         "teach": "methods",
@@ -125,7 +134,7 @@ ProfileFlag = Annotated[
 ]
 ModelFlag = Annotated[
     list[str] | None,
-    typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas speak with, or one of them; may be repeated."),
+    typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas, or the named one, think with; may be repeated."),
 ]
 ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML) instead of batos.toml.")]
 SetFlag = Annotated[

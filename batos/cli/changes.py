@@ -21,10 +21,15 @@ _PAIR = 2  # two figures: before and after
 @app.command()
 @grouped
 def changes(
-    what: Annotated[str | None, typer.Argument(metavar="[N|undo]", help="One of them, whole; or undo one. Else a list.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[N|undo]", help="Number of a change to show in full; `undo N` undoes it. Left out: list changes."),
+    ] = None,
     number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The one to undo.")] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only those in a state: " + ", ".join(STATES) + ".")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of changes listed, the newest first.")
+    ] = 50,
     why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why it is undone; it is kept with it.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what an undo would do.")] = False,
     source: QuerySource = DAEMON,
@@ -40,7 +45,7 @@ def changes(
     if number is not None or dry or why is not None:
         raise typer.BadParameter("only `undo N` takes --dry-run and --why")
     if state is not None and state not in STATES:
-        raise typer.BadParameter(f"{state!r} is none of {', '.join(STATES)}")
+        raise typer.BadParameter(f"{state!r} is not one of {', '.join(STATES)}")
     chosen = _number(what)
     reply = look(
         source,
@@ -59,7 +64,7 @@ def _number(what: str | None) -> int | None:
     if what is None:
         return None
     if not (what.isdecimal() and int(what) > 0):
-        raise typer.BadParameter(f"{what!r} is no number of a change; say `batos changes N` or `batos changes undo N`")
+        raise typer.BadParameter(f"{what!r} is not the number of a change; say `batos changes N` or `batos changes undo N`")
     return int(what)
 
 

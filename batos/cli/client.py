@@ -205,7 +205,7 @@ def moment(text: str | None, now: Callable[[], float] = time.time) -> float | st
     except ValueError:
         years = ", its year with four digits" if re.match(r"\d\d[-./]\d\d[-./]\d\d\b", text) else ""
         raise typer.BadParameter(
-            f"{text!r} is no TIME: write 2026-05-31{years}, '2026-05-31 14:30', 14:30:05, '10 min ago', 2h, or the id of a revision"
+            f"{text!r} is not a valid TIME: write 2026-05-31{years}, '2026-05-31 14:30', 14:30:05, '10 min ago', 2h, or a revision's id"
         ) from None
 
 

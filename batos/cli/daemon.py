@@ -81,7 +81,7 @@ def _until_it_ends(words: Sequence[str], mask: set[signal.Signals | int]) -> int
             return code
         if len(starts) == RESTARTS and time.monotonic() - starts[0] < WITHIN_S:
             log.critical(
-                "daemon_given_up", code=code, why=why, restarts=RESTARTS, within_s=WITHIN_S, hint="the log above says what it died of"
+                "daemon_given_up", code=code, why=why, restarts=RESTARTS, within_s=WITHIN_S, hint="the log above says why it ended"
             )
             return code
         log.error("daemon_restarts", code=code, why=why, pause_s=PAUSE_S)
@@ -184,7 +184,7 @@ def run(  # noqa: PLR0913  each is an option of the command line
                 report(daemon.info(), output, daemon.console.link if daemon.console else "")
         except (BrokenPipeError, OutputFailed) as e:  # a closed pipe or a full disk must not keep the daemon from serving
             discard_output()
-            output.note(f"what it has come up with cannot be told: {e}")
+            output.note(f"its state cannot be announced: {e}")
 
     run_async(daemon.run(read(), on_started=started, reload=read))
 
@@ -305,7 +305,7 @@ def _named(name: str | None) -> list[SettingRow]:
     asked = name.replace("-", "_")
     found = [row for row in rows if row.name == former.RENAMED.get(asked, asked)]
     if not found and asked in former.LIMITS:
-        return [SettingRow(asked, former.type_name(asked), former.limit_value((), asked), "", "no setting any more; see docs/settings.md")]
+        return [SettingRow(asked, former.type_name(asked), former.limit_value((), asked), "", "no longer a setting; see docs/settings.md")]
     if not found:
         raise ConfigError(f"no setting {name!r}{meant(name)}; `batos config` lists them")
     return found

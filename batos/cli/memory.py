@@ -22,7 +22,7 @@ def curated(told: dict[str, Any], output: Output, *, dry: bool) -> None:
     """Print a round of the curator, or its preview."""
     found = told["clusters"]
     if not found:
-        output.say("nothing may leave the memory now: what is there is young, read, pinned, or alone")
+        output.say("nothing can be archived now: all documents are too new, recently read, pinned, or single")
     elif dry:
         rows = ((one["why"], one["chunks"], one["documents"], _named(one["sources"], one["documents"])) for one in found)
         output.rows(("why", "chunks", "documents", "of"), rows)
@@ -54,7 +54,7 @@ def changed(what: str, reply: dict[str, Any], output: Output) -> None:
     if what == "restore":
         told = reply["restored"]
         back = f"{told['chunks']} chunks are back, from {len(told['archives'])} archives"
-        output.say(back if told["archives"] else "nothing of it is archived")
+        output.say(back if told["archives"] else "no chunk of it is archived")
         return
     told = reply["pin"]
     stays, before = "stays" if told["stays"] else "may leave", "" if told["new"] else ", as before"
@@ -77,7 +77,7 @@ STYLES = {"added": "green", "updated": "green", "refused": "bold red", "waiting"
 
 @app.command()
 def ingest(
-    paths: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Files, or folders of them.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Files, or folders of files.")] = None,
     watch: Annotated[
         list[str] | None, typer.Option("--watch", metavar="DIR", help="A folder that the daemon watches from now on; may be repeated.")
     ] = None,
@@ -159,10 +159,12 @@ def memory(
         str | None,
         typer.Argument(
             metavar="[SOURCE]",
-            help="The file to forget; the folder to watch no more; an archive's number, or a file, to restore; the file or folder to pin.",
+            help="The file to forget, restore or pin, the folder to unfollow or pin, or the archive's number to restore.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="List at most so many, the newest first.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of entries listed, the newest first.")
+    ] = 50,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Of curate: only say what would be archived.")] = False,
     connect: Connect = None,
     as_json: Json = False,
@@ -194,9 +196,9 @@ _SOURCED = ("forget", "unfollow", "restore", "pin", "unpin")
 def _check(what: str | None, source: str | None, dry_run: bool) -> None:
     known = ("documents", "forget", "unfollow", *VERBS)
     if what not in (None, *known):
-        raise typer.BadParameter(f"{what!r} is none of {', '.join(known)}")
+        raise typer.BadParameter(f"{what!r} is not one of {', '.join(known)}")
     if (what in _SOURCED) != (source is not None):
-        raise typer.BadParameter("forget, restore, pin and unpin take a SOURCE, unfollow a folder, and nothing else does")
+        raise typer.BadParameter("only forget, restore, pin and unpin take a SOURCE, and unfollow a folder")
     check_named(source)
     if dry_run and what != "curate":
         raise typer.BadParameter("--dry-run goes with curate")
@@ -266,7 +268,7 @@ _SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method n
 @app.command()
 def search(  # noqa: PLR0913  each is an option of the command line
     question: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="What you look for, in words.")],
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, max=100, help="At most so many passages.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, max=100, help="Greatest number of passages shown.")] = 5,
     explain: Annotated[bool, typer.Option("--explain", help="Say what the question was taken to ask, and why each was found.")] = False,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="Only text, markdown, html, pdf, code or conversation.")

@@ -88,7 +88,7 @@ def methods(
         return
     listed = reply["methods"]
     if not listed:
-        output.note("no generated methods: send an object a message that nobody understands, and there will be one", "dim")
+        output.note("no generated methods yet: send an object a message for which it has no method, and one is written", "dim")
         return
     rows = ((one["holder"], one["selector"], one["version"], one["mission"] or "", *_use(one)) for one in listed)
     output.rows(("object", "selector", "version", "mission", "runs", "last used", ""), rows, {"damaged": "bold red"})
@@ -132,13 +132,14 @@ def grant(
 
 
 @app.command()
-def teach(
+def teach(  # noqa: PLR0913  each is an option of the command line
     target: Target,
     selector: Selector,
     example: Annotated[
         list[str], typer.Option("--example", "-e", metavar="'ARGS -> RESULT'", help="What it answers: '[2, 3] -> 5', or a JSON object.")
     ],
     intent: Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="What the message is for, in words.")] = None,
+    tools: Annotated[bool, typer.Option("--tools", help="Let the method use tools (self.tools.NAME.tool).")] = False,
     id: IdFlag = None,
     watch: WatchFlag = False,
     connect: Connect = None,
@@ -148,7 +149,7 @@ def teach(
     told = [read_example(text) for text in example]
 
     async def submit(client: Client) -> Accepted:
-        return await _named(client.teach(target, selector, told, intent=intent, id=id), target)
+        return await _named(client.teach(target, selector, told, intent=intent, tools=tools, id=id), target)
 
     give(submit, endpoint(connect), Output(as_json), watch)
 
@@ -282,7 +283,7 @@ def audit(
         str | None, typer.Option("--selector", metavar="NAME", help="The selector it is meant for; else the name of its definition.")
     ] = None,
     policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME", help="default, or strict (no imports); with capabilities: default+files+network.")
+        str, typer.Option("--policy", metavar="NAME", help="default, or strict (no imports); with capabilities: default+tools.")
     ] = "default",
     mend: Annotated[bool, typer.Option("--repair", help="Mend what needs no model, show the result and audit that.")] = False,
     config_file: ConfigFlag = None,

@@ -242,7 +242,7 @@ class MissionWatcher:
     def _discard(self, why: str) -> None:
         """Say of the answer that was streamed last that it is none."""
         if self._streamed.strip():
-            self._output.say(f"(what stands above was a draft, and is thrown away: {why})", "dim")
+            self._output.say(f"(the text above was a draft, and is discarded: {why})", "dim")
         self._streamed = ""
 
     def _close_answer(self) -> None:
@@ -267,14 +267,18 @@ def _reason(error: dict[str, Any]) -> str:
 
 def sources(result: dict[str, Any]) -> list[str]:
     """Return the passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
-    said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
-    return said + [source(one) for one in result.get("citations") or []]
+    cited = result.get("citations") or []
+    whose = "tools" if any(one.get("origin") == "tool" for one in cited) else "memory"
+    said = [f"quoted from {whose}, word for word: the model's own answer was not from there"] if result.get("quoted") else []
+    return said + [source(one) for one in cited]
 
 
 def source(one: dict[str, Any]) -> str:
     """Return the source of a cited passage, in one line."""
     if one.get("origin") == "user":
         told = f"you said so{' on ' + one['day'] if one.get('day') else ''} ({one['source']})"
+    elif one.get("origin") == "tool":
+        return f"[{one['n']}] the tool {one['title']}: batos effects"
     elif one.get("origin") == "self":
         told = f"an answer of its own ({one['source']})"
     else:
@@ -443,9 +447,9 @@ def _provenance(record: dict[str, Any], output: Output) -> None:
     if sources:
         output.say("  sentence by sentence from: " + ", ".join(name or "the weaver" for name in sources), "dim")
     for one in record.get("thought", {}).get("citations") or []:
-        output.say(f"  from memory: {source(one)}", "dim")
+        output.say(f"  {'from a tool' if one.get('origin') == 'tool' else 'from memory'}: {source(one)}", "dim")
     if (record.get("result") or {}).get("quoted"):
-        output.say("  quoted from memory, word for word", "dim")
+        output.say("  quoted word for word", "dim")
 
 
 def _inferences(record: dict[str, Any], output: Output) -> None:

@@ -39,8 +39,8 @@ from batos.wire import Accepted, Client
 T = TypeVar("T")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The mission's id.")]
-IdFlag = Annotated[str | None, typer.Option("--id", metavar="ID", help="The mission's id; the same id again is the same mission.")]
-WatchFlag = Annotated[bool, typer.Option("--watch", "-w", help="Show the mission as it is thought through.")]
+IdFlag = Annotated[str | None, typer.Option("--id", metavar="ID", help="The mission's id; submitting an id twice gives one mission.")]
+WatchFlag = Annotated[bool, typer.Option("--watch", "-w", help="Show the mission's progress until it ends.")]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="Fail if it is not done by then.")]
 Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first.")]
 OUTCOMES = {
@@ -92,7 +92,7 @@ def send(  # noqa: PLR0913  each is an option of the command line
     """Give the daemon a mission."""
     for option, value, known in (("--depth", depth, DEPTHS), ("--flavour", flavour, FLAVOURS)):
         if value is not None and value not in known:
-            raise typer.BadParameter(f"{option}: {value!r} is none of {', '.join(known)}{nearest(value, known)}")
+            raise typer.BadParameter(f"{option}: {value!r} is not one of {', '.join(known)}{nearest(value, known)}")
     text = read_brief() if brief == ["-"] else " ".join(brief)
     form = None if schema is None else read_schema(schema)
 
@@ -122,6 +122,7 @@ def send_to(  # noqa: PLR0913  each is an option of the command line
     write: Annotated[
         bool, typer.Option("--write", help="Have a method written and kept, also for a name that is nearly a known one.")
     ] = False,
+    tools: Annotated[bool, typer.Option("--tools", help="Let the method that is written for it use tools (self.tools.NAME.tool).")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -131,8 +132,8 @@ def send_to(  # noqa: PLR0913  each is an option of the command line
 
     async def submit(client: Client) -> Accepted:
         try:
-            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask, "write": write}
-            return await client.send_message(target, selector, values, named, **more)
+            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask}
+            return await client.send_message(target, selector, values, named, write=write, tools=tools, **more)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
 
@@ -156,7 +157,9 @@ def missions(
         list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those whose brief has all of these words, or whose id begins so.")
     ] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of missions listed, the newest first.")
+    ] = 20,
     before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
     at: AtFlag = None,
@@ -189,8 +192,10 @@ def missions(
 @app.command()
 def result(
     id: Id,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until there is one.")] = True,
-    timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait no longer than this.")] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the mission has a result.")] = True,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Greatest time to wait for the result.")
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -257,7 +262,9 @@ def failures(
     mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only those at this mission.")] = None,
     code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
     selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of missions listed, the newest first.")
+    ] = 20,
     at: AtFlag = None,
     source: QuerySource = DAEMON,
     as_json: Json = False,
@@ -331,7 +338,7 @@ def read_schema(file: str) -> dict[str, Any]:
     except OSError as e:
         raise typer.BadParameter(f"--schema {file}: {e.strerror or e}") from None
     except (ValueError, RecursionError) as e:
-        raise typer.BadParameter(f"--schema {file}: the file is no JSON: {e}") from None
+        raise typer.BadParameter(f"--schema {file}: the file is not valid JSON: {e}") from None
     if not isinstance(found, dict):
         raise typer.BadParameter(f"--schema {file}: a JSON schema is an object")
     return found

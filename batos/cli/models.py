@@ -150,7 +150,7 @@ def _remove(settings: Settings, dry: bool, at: str, output: Output) -> None:
         return
     output.rows(("model", "at"), removed)
     done = "would be deleted" if dry else "deleted"
-    output.say(f"{len(removed)} {done}; nothing else in Ollama was touched" if removed else "there is nothing that BAT OS made")
+    output.say(f"{len(removed)} {done}; nothing else in Ollama was touched" if removed else "Ollama has no models that BAT OS made")
 
 
 async def _check(client: Client, chosen: list[str], reply: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ async def _check(client: Client, chosen: list[str], reply: dict[str, Any]) -> No
     if unknown:
         names = sorted({model["name"] for model in (await client.models()).get("models", ())})
         there_are = f"there are: {', '.join(names)}" if names else "there are none"
-        raise InvalidInput(f"no such model {unknown[0]!r}{nearest(unknown[0], names)}; {there_are}; --ensure pulls another one")
+        raise InvalidInput(f"Ollama has no model {unknown[0]!r}{nearest(unknown[0], names)}; {there_are}; --ensure pulls another one")
 
 
 def _print(listed: list[dict[str, Any]], output: Output) -> None:
@@ -340,7 +340,7 @@ def train(  # noqa: PLR0913  each is an option of the command line
     if persona is not None and (from_image or fresh):
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     if fresh and resume:
-        raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
+        raise typer.BadParameter("--fresh begins anew and --resume goes on with the earlier training; give only one")
     from batos.autotelic.change_preparation import LoopTrainingLimits
     from batos.bridge.lora.staging import staging_folder
     from batos.training.lora import TrainingPlan

@@ -67,7 +67,7 @@ def _prompts(reply: dict[str, Any], output: Output) -> None:
     if not reply["prompts"]:
         output.note("no model was asked", "dim")
     if reply.get("more"):
-        output.note("others had no room", "yellow")
+        output.note("others did not fit", "yellow")
     if reply["outcome"] == "different":
         output.note(
             "what decides this mission has changed since: the last of these is not in its journal, and there may have been others", "yellow"
@@ -105,7 +105,9 @@ def print_entries(entries: list[dict[str, Any]], output: Output) -> None:
 @grouped
 def history(
     target: Target,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of changes listed, the newest first.")
+    ] = 20,
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:

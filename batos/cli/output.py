@@ -178,7 +178,7 @@ class _Told(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as e:
-            why = f"standard output takes nothing ({e.strerror or e}); what was asked for may be done all the same"
+            why = f"standard output cannot be written ({e.strerror or e}); the command may have taken effect"
             raise OutputFailed(why) from None
 
 

@@ -122,7 +122,7 @@ def service(
 ) -> None:
     """Keep a daemon running by systemd: install, uninstall, status (exit code 3 where it does not run), show. Data stays where it is."""
     if action not in ACTIONS:
-        raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+        raise typer.BadParameter(f"{action!r} is not one of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
     check_named(data, config_file)
     path = (user_folder() / "systemd" / "user" if user else MACHINE) / NAME
     output, manager = Output(as_json), _Manager(user)
@@ -175,7 +175,7 @@ def _check_reach(*files: Path) -> None:
         if own or closed:
             why = f"its {own} is another" if own else f"{closed} is closed to others"
             raise ConfigError(
-                f"a unit of the machine runs as a user of its own, who cannot reach {file}: {why}. Install BAT OS and its Python where "
+                f"a unit of the machine runs as a separate user, who cannot reach {file}: {why}. Install BAT OS and its Python where "
                 f"all can read them, /opt/batos for example, and say it there; or take --user"
             )
 
@@ -233,7 +233,7 @@ class _Manager:
 
     def _run(self, words: list[str]) -> tuple[int, str]:
         if not self._command:
-            return 1, "there is no systemctl here"
+            return 1, "systemctl is not installed here"
         try:
             with showing(lambda: f"systemctl {words[0]}"):
                 done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=SYSTEMCTL_S)

@@ -60,7 +60,7 @@ def backup(
 @app.command()
 def fork(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to: a data folder for another daemon.")],
-    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="The image as it was then; else as it is.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Copy the image as of this time; left out, as it is now.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -100,7 +100,7 @@ def restore(
     settings, _ = settings_from(data, image, None, None, config_file, assignments)
     path = file_path(settings.image_uri)
     if path is None:
-        raise ImageError(f"backups are restored into a file; {settings.image_uri} is none: give --data, or --image file://...")
+        raise ImageError(f"backups are restored into a file, and {settings.image_uri} is not one: give --data, or --image file://...")
     output, progress = Output(as_json), UpkeepProgress()
     with showing(lambda: step_of(progress.facts())):
         found = {"image": str(path), **restore(Path(folder), path, progress)}

@@ -265,7 +265,7 @@ def limits_from(values: Mapping[str, Any], given: Iterable[Limits] = ()) -> tupl
 def _checked(name: str, kind: type[Limits], field: str, value: Any) -> Any:
     hint = typing.get_type_hints(kind)[field]
     if isinstance(value, bool) and hint in (int, float):
-        raise WrongLimit(name, "true and false are no numbers; write one")
+        raise WrongLimit(name, "true and false are not numbers; write a number")
     bounds = next(one.metadata for one in dataclasses.fields(cast(Any, kind)) if one.name == field)
     try:
         return TypeAdapter(Annotated[hint, Field(**bounds)] if bounds else hint).validate_python(value)

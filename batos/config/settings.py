@@ -89,7 +89,7 @@ class MissionSettings(SettingsSection):
         description="greatest number of attempts at a mission; one that ended with the daemon counts only if it paid for something new",
     )
     deadline_s: float = Field(
-        900, gt=0, le=7 * 86400, description="seconds that a mission without a deadline of its own may take, waiting not counted"
+        900, gt=0, le=7 * 86400, description="seconds that a mission without its own deadline may take, waiting not counted"
     )
     inferences: int = Field(64, ge=1, le=10_000, description="greatest number of inferences in one attempt at a mission")
     depth: Literal["auto", "direct", "facets", "council"] = Field(
@@ -194,7 +194,7 @@ class MethodSettings(SettingsSection):
         "default",
         min_length=1,
         max_length=64,
-        description="policy that the guardian holds generated methods to: default or strict, with capabilities as +files and +network",
+        description="policy that the guardian holds generated methods to: default or strict, with capabilities as +tools",
     )
     writer: str = Field(
         "expert",
@@ -210,7 +210,9 @@ class MethodSettings(SettingsSection):
 class ToolSettings(SettingsSection):
     """Section `tools`: how missions use the tools of connections."""
 
-    rounds: int = Field(4, ge=0, le=32, description="greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself")
+    rounds: int = Field(
+        4, ge=0, le=32, description="greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself"
+    )
     offered: int = Field(8, ge=1, le=64, description="number of tools that a model is shown, those most like the brief")
     result_chars: int = Field(4000, ge=100, le=100_000, description="greatest number of characters of one tool's result in a prompt")
     call_s: float = Field(60, gt=0, le=86_400, description="seconds for one call of a tool, where its connection does not say otherwise")

@@ -122,7 +122,7 @@ class _Given:
                 where = "" if source == "flag" else f" in {source}"
                 raise ConfigError(f"unknown setting {name!r}{where}{meant(name)}; `batos config` lists the settings")
             if name != now and now in values:  # the present name overrides the former one
-                self._note(f"{name} (from {source}) has no effect, since {now}, its name now, is given too; take it out", notes)
+                self._note(f"{name} (from {source}) has no effect, since its new name {now} is given too; take it out", notes)
                 continue
             self._note(_former_note(name, source), notes)
             self._keep(now, value, source)
@@ -155,7 +155,7 @@ def _former_note(name: str, source: str, spelled: Callable[[str], str] = str) ->
         return f"{spelled(name)} (from {source}) is a former name of {now}; write {now}, since the next version refuses the former name"
     if name in former.LIMITS:
         return (
-            f"{spelled(name)} (from {source}) is no setting any more: this version still heeds it, and the next one refuses it; "
+            f"{spelled(name)} (from {source}) is no longer a setting: this version still uses it, and the next one refuses it; "
             "take it out, or ask in an issue for a setting"
         )
     return ""
@@ -270,4 +270,4 @@ def _read_file(path: Path) -> dict[str, Any]:
     except OSError as e:
         raise ConfigError(f"cannot read the settings file {path}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ConfigError(f"the settings file {path} is no valid TOML: {e}") from None
+        raise ConfigError(f"the settings file {path} is not valid TOML: {e}") from None

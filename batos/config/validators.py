@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
-POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
+POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network", "tools")
 """Policies and capabilities of the guardian that `methods.policy` may name. The guardian is in a layer above, so a test compares these
 values with the guardian's own."""
 
@@ -33,7 +33,7 @@ class SettingsSection(BaseModel):
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true and false for a number: Python takes true for 1, but the user meant something else."""
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
-            raise ValueError("true and false are no numbers; write one")
+            raise ValueError("true and false are not numbers; write a number")
         return value
 
 
@@ -49,7 +49,7 @@ def at_home(value: str) -> str:
     try:
         Path(value).expanduser()
     except RuntimeError:  # Python's own message does not help a user who mistyped a user name
-        raise ValueError("there is no such user's home; write the path without ~") from None
+        raise ValueError("that user has no home folder; write the path without ~") from None
     return os.path.expanduser(value)
 
 
@@ -77,7 +77,7 @@ def model_names(value: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse an entry that is no name of a model."""
     for name in value:
         if not re.fullmatch(MODEL_NAME, name):
-            raise ValueError(f"{name!r} is no name of a model; write llama3.2:3b, or several with commas between them")
+            raise ValueError(f"{name!r} is not a valid name of a model; write llama3.2:3b, or several with commas between them")
     return value
 
 
@@ -87,7 +87,7 @@ def speakers(value: tuple[str, ...]) -> tuple[str, ...]:
     for entry in value:
         persona = entry.rpartition("=")[0]
         if not re.fullmatch(SPEAKER, entry):
-            raise ValueError(f"{entry!r} names no model; write qwen3:8b for all personas, or robin=qwen3:8b for one of them")
+            raise ValueError(f"{entry!r} does not name a model; write qwen3:8b for all personas, or robin=qwen3:8b for one persona")
         if persona in heard:
             whose = f"for {persona!r}" if persona else "for all personas"
             raise ValueError(f"there are two models {whose}; name one, and others as robin=qwen3:8b")
@@ -100,7 +100,7 @@ def absolute_folders(value: tuple[str, ...]) -> tuple[str, ...]:
     folders = tuple(map(at_home, value))
     for folder in folders:
         if not os.path.isabs(folder):
-            raise ValueError(f"{folder!r} is no absolute path; write one that begins with / or ~")
+            raise ValueError(f"{folder!r} is not an absolute path; write one that begins with / or ~")
     return folders
 
 
@@ -113,7 +113,7 @@ def sequences(value: Any) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as e:
-        raise ValueError(f'what begins with [ is a JSON array of texts, such as ["[", "END"], and this is none ({e})') from None
+        raise ValueError(f'a value that begins with [ must be a JSON array of texts, such as ["[", "END"] ({e})') from None
 
 
 def not_empty(value: tuple[str, ...]) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ class Access:
         if method == "GET" or method == "HEAD":
             return ""
         if method != "POST":
-            return f"There is nothing here that answers to {method[:16]}."
+            return f"This page does not accept the method {method[:16]}."
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if site not in (None, "same-origin"):
             return "A page of another site made this request."

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, inspection, login, missions
+from batos.console import changes, inspection, login, missions, tools
 from batos.console.access import Access, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
@@ -32,6 +32,7 @@ from batos.errors import (
     UnknownMission,
     UnknownPersona,
     UnknownTarget,
+    UnknownTool,
 )
 
 log = structlog.get_logger("batos.console")
@@ -52,6 +53,7 @@ GET: dict[str, Page] = {
     "/models": inspection.models_page,
     "/changes": changes.overview,
     "/change": changes.change,
+    "/tools": tools.overview,
     "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
@@ -64,6 +66,8 @@ POST: dict[str, Page] = {
     "/undo": changes.undo,
     "/revert": changes.revert,
     "/change": changes.undo_change,
+    "/effect": tools.settle,
+    "/grant/remove": tools.ungrant,
     "/login": login.enter,
     "/logout": login.leave,
     "/logout/all": login.leave_all,
@@ -73,6 +77,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownTarget, 404),
     (UnknownPersona, 404),
     (UnknownChange, 404),
+    (UnknownTool, 404),
     (UndoConflict, 409),
     (MessageTooLarge, 413),
     (InvalidInput, 400),
@@ -91,7 +96,7 @@ def application(asker: Asker, settings: Settings, access: Access, sessions: Sess
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return await problem(seat, error.status_code, "There is no such page." if error.status_code == 404 else error.detail)
+        return await problem(seat, error.status_code, "This page does not exist." if error.status_code == 404 else error.detail)
 
     routes = [
         *(Route(path, _served(seat, page), methods=["GET"]) for path, page in GET.items()),

@@ -28,12 +28,13 @@ SAID = {
     "cancelled": "The mission was cancelled.",
     "paused": "The mission rests until you resume it.",
     "resumed": "The mission goes on.",
-    "ended": "The mission had ended before, and stays as it is.",
+    "ended": "The mission had already ended and is unchanged.",
     "answered": "The mission has your answer, and goes on.",
     "rated": "Thank you: your rating is kept with the mission.",
     "undone": "What the mission did is taken back.",
     "redone": "What the mission did is done again.",
-    "already": "It was so before; nothing had to be done.",
+    "already": "It was already so; nothing was changed.",
+    "settled": "The effect's end is recorded as you said.",
 }
 """Messages that a page shows after an action."""
 
@@ -87,6 +88,7 @@ async def mission(seat: PageContext, request: Request) -> Response:
         raise InvalidInput(f"the mission {id!r} has the name of an object, which is shown in its place; look for it with `batos status`")
     record = shown["record"]
     ended = status["state"] in FINAL
+    effects = (await seat.asker.ask("effects", mission=id, limit=ConsoleLimits.of(seat.settings).rows))["effects"]
     text, value = answer_of(record.get("result") or {})
     return await seat.show(
         "mission.html",
@@ -98,6 +100,7 @@ async def mission(seat: PageContext, request: Request) -> Response:
         text=text,
         value=value,
         ended=ended,
+        effects=effects,
         question=next((asked for asked in record["questions"] if asked["answer"] is None), None) if not ended else None,
         said=SAID.get(request.query_params.get("said", ""), ""),
         dearest=max((row["model_ms"] for row in record["cost"]), default=0) or 1,

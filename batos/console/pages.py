@@ -39,7 +39,7 @@ async def form_of(request: Request, limit: int) -> ImmutableMultiDict[str, str]:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _KIND:
-        raise InvalidInput(f"a form is sent as {_KIND}, not as {kind[:100] or 'nothing in particular'}")
+        raise InvalidInput(f"a form is sent as {_KIND}, not as {kind[:100] or 'an unnamed type'}")
     body = bytearray()
     async for part in request.stream():
         body += part

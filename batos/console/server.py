@@ -153,7 +153,7 @@ def loopback(address: str) -> tuple[str, int]:
     except ValueError:
         found = None
     if found is None or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
-        raise EndpointError(f"setting console.listen: {address!r} is no host:port; name 127.0.0.1:PORT")
+        raise EndpointError(f"setting console.listen: {address!r} is not a valid host:port; name 127.0.0.1:PORT")
     if not found.is_loopback:
         raise EndpointError(
             f"the console is served on loopback only, and {address!r} can be reached by other machines: name 127.0.0.1:PORT in the setting "

@@ -4,6 +4,7 @@ A check changes nothing and returns a `Check`. Only the command line imports thi
 
     installation.py   Python, packages, variables, data folder, sandbox, trainings, files, image, endpoints, settings in combination
     inference.py      Ollama, the profile's models, the embedder
+    connections.py    the connections of a running daemon
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from batos.config import Settings
+from batos.doctor.connections import connections, unreachable
 from batos.doctor.inference import embedder, models, ollama
 from batos.doctor.installation import (
     DEPENDENCIES,
@@ -34,8 +36,8 @@ from batos.doctor.installation import (
 )
 
 __all__ = [
-    "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files", "image",
-    "info_at", "models", "ollama", "others", "python", "sandbox", "training", "variables", "walls",
+    "DEPENDENCIES", "REINSTALL", "Check", "State", "connections", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files", "image",
+    "info_at", "models", "ollama", "others", "python", "sandbox", "training", "unreachable", "variables", "walls",
 ]  # fmt: skip
 
 
@@ -52,6 +54,8 @@ async def examine(settings: Settings) -> list[Check]:
     checks.append(_guarded("image", partial(image, settings, running, served)))
     checks += await ollama(settings, info)
     checks += [*others(settings), embedder(settings), training()]
+    if answering := next((address for address, told in daemon.items() if told), None):
+        checks += await connections(settings, answering)
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())
     return checks

@@ -78,7 +78,7 @@ async def _further(host: str) -> Check:
     except ConfigError as e:
         return Check("ollama", "fail", e.message, "correct it in inference.hosts: the daemon does not start with it")
     except Exception as e:  # any failure there is the finding
-        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in inference.hosts")
+        return Check("ollama", "warn", f"the server at {host} is not Ollama: {type(e).__name__}: {e}", "correct it in inference.hosts")
     if version is None:
         return Check("ollama", "warn", f"none answers at {host} (inference.hosts)", "start that Ollama, or take it out of inference.hosts")
     return Check("ollama", "ok", f"{version} answers at {host} (inference.hosts), {len(served)} models")
@@ -117,7 +117,7 @@ def _server(settings: Settings, address: str, version: str | None) -> Check:
     binary = find_binary(settings)
     if binary is None:
         remedy = "run `make ollama`, which finds or builds one, or install Ollama, or name the address of one in OLLAMA_HOST"
-        return Check("ollama", "fail", f"none answers at {host}, and there is no binary to start", remedy)
+        return Check("ollama", "fail", f"no Ollama answers at {host}, and no binary is there to start", remedy)
     version = _binary_version(binary)
     if version is None:
         return Check("ollama", "fail", f"{binary} does not run", "run `make ollama` again, or install Ollama")

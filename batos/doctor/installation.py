@@ -207,8 +207,10 @@ def files(settings: Settings) -> Check:
     if not found:
         return Check("files", "ok", "no other user can read or write what is kept")
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    remedy = "start the daemon, which closes what is its own; of what stays open, change owner or mode (a file system without modes: how "
-    remedy += "it is mounted), or name a folder of yours with --data; what others may have read is no secret any more"
+    remedy = (
+        "start the daemon, which closes its own files; of the files that stay open, change owner or mode (a file system without modes: how "
+    )
+    remedy += "it is mounted), or name a folder of yours with --data; replace keys that others may have read"
     return Check("files", "warn", f"open to other users: {', '.join(found[:_NAMED])}{more}", remedy)
 
 
@@ -284,7 +286,7 @@ def endpoint(address: str, info: dict[str, Any] | None, *, guarded: bool = False
         return Check("endpoint", "ok", f"{address}: free")
     host, _, port = bound.removeprefix("tcp://").rpartition(":")
     if port != "*" and not _is_free(host.strip("[]"), int(port)):
-        return Check("endpoint", "fail", f"{address} is taken by a process that is no BAT OS", "stop it, or choose another --listen")
+        return Check("endpoint", "fail", f"{address} is taken by a process that is not BAT OS", "stop it, or choose another --listen")
     return Check("endpoint", "ok", f"{address}: free")
 
 
@@ -311,4 +313,4 @@ def others(settings: Settings) -> list[Check]:
     for state, name, why in found:
         finding, _, remedy = why.rpartition("; ")
         checks.append(Check("settings", cast(State, state), f"{name}: {finding or why}", remedy if finding else "see docs/settings.md"))
-    return checks or [Check("settings", "ok", "nothing stands against another, and all that they name is there")]
+    return checks or [Check("settings", "ok", "no setting contradicts another, and everything that they name exists")]

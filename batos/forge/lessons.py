@@ -24,7 +24,7 @@ from batos.guardian import A_SELECTOR, is_selector
 from batos.image import history, ledger, taught_examples
 from batos.image.history import resolve
 from batos.mind.messages import BUILT_IN, called
-from batos.objects import Example, Intent, Method, Primitive, UvmObject, check_slot, find
+from batos.objects import Example, Intent, Method, Primitive, Root, UvmObject, check_slot, find
 from batos.synthesis import specification
 from batos.synthesis.handbook import LONGEST, HandbookEntry, words_in
 
@@ -40,6 +40,8 @@ class Lesson(NamedTuple):
     selector: str
     examples: list[dict[str, Any]]
     intent: str = ""
+    tools: bool = False
+    """True if the method may use tools."""
 
     @property
     def oid(self) -> bytes:
@@ -51,11 +53,14 @@ class Lesson(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """Return the slots of the mission that tell the lesson from another, and apart from them the object that a path named then."""
-        told = {"selector": self.selector, "examples": [taught_examples.example_text(one) for one in self.examples], "intent": self.intent}
+        examples = [taught_examples.example_text(one) for one in self.examples]
+        told: dict[str, Any] = {"selector": self.selector, "examples": examples, "intent": self.intent}
+        if self.tools:
+            told["tools"] = True
         return {"lesson": ledger.compact(told), "pupil": self.pupil}
 
 
-def begin(root: Any, lesson: Lesson, limit: int) -> None:
+def begin(root: Root, lesson: Lesson, limit: int) -> None:
     """Part of the transaction that accepts a lesson: keep its examples.
 
     :param limit: most examples of one message.
@@ -70,7 +75,7 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
     _keep(root, lesson, limit)
 
 
-def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
+def take_back(root: Root, mission: UvmObject) -> list[dict[str, Any]]:
     """Part of the transaction that undoes a mission: take back its lesson. Return the lesson as the `objects` of an undo.
 
     :raises InvalidInput: for one that FAILED and has nothing here that could be taken back.
@@ -85,11 +90,11 @@ def take_back(root: Any, mission: UvmObject) -> list[dict[str, Any]]:
         held = taught_examples.examples_with_missions(root, lesson.oid, lesson.selector)
         others = sorted({by for one, by in held if by and taught_examples.example_text(one.to_json()) in taught})
         more = f"; what it taught, {' and '.join(map(repr, others))} had brought: undo that" if others else ""
-        raise InvalidInput(f"mission {lesson.mission!r} FAILED, and no example that it brought is held: nothing could be undone{more}")
+        raise InvalidInput(f"mission {lesson.mission!r} FAILED, and none of its examples is kept, so there is nothing to undo{more}")
     return []
 
 
-def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any]]:
+def teach_again(root: Root, mission: UvmObject, limit: int) -> list[dict[str, Any]]:
     """Part of the transaction that does a mission again: store its lesson again.
 
     :raises InvalidInput: if an example contradicts another one by now.
@@ -101,7 +106,7 @@ def teach_again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any
     return [lesson.touched()]
 
 
-def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[UvmObject]:
+def kin(root: Root, pupil: UvmObject, holder: UvmObject, selector: str) -> list[UvmObject]:
     """Return the other objects that were taught this message and get its method from the same holder. One method serves all of them."""
     found = []
     for oid in taught_examples.taught_objects(root, selector) if holder._p_oid else ():
@@ -113,7 +118,7 @@ def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[U
     return found[:_KIN]
 
 
-def whose(root: Any, pupils: Iterable[UvmObject], selector: str, reason: str, mission: str) -> str:
+def whose(root: Root, pupils: Iterable[UvmObject], selector: str, reason: str, mission: str) -> str:
     """Return a hint that names the lesson by which a method was refused, and how to take it back; "" where no lesson is the cause.
 
     :param pupils: objects that may have been taught the message.
@@ -139,12 +144,21 @@ def _of(mission: UvmObject) -> Lesson | None:
     if mission.lesson is None:
         return None
     told = json.loads(mission.lesson)
-    return Lesson(mission.id, mission.pupil, told["selector"], [json.loads(text) for text in told["examples"]], told["intent"])
+    return Lesson(
+        mission.id,
+        mission.pupil,
+        told["selector"],
+        [json.loads(text) for text in told["examples"]],
+        told["intent"],
+        told.get("tools", False),
+    )
 
 
-def _keep(root: Any, lesson: Lesson, limit: int) -> None:
+def _keep(root: Root, lesson: Lesson, limit: int) -> None:
     _check_together(root, lesson)
     taught_examples.teach(root, lesson.oid, lesson.selector, lesson.examples, lesson.intent, limit, lesson.mission)
+    if lesson.tools:
+        taught_examples.allow_tools(root, lesson.oid, lesson.selector, lesson.mission)
 
 
 def _check_slots(example: dict[str, Any], number: int) -> None:
@@ -157,7 +171,7 @@ def _check_slots(example: dict[str, Any], number: int) -> None:
                 raise InvalidInput(f"examples[{number}].{part}: {e}") from None
 
 
-def _check_together(root: Any, lesson: Lesson) -> None:
+def _check_together(root: Root, lesson: Lesson) -> None:
     """Refuse contradictions: two examples of one call with different results."""
     known: dict[str, list[tuple[Example, str]]] = {}
     told = [(Example.from_json(one), lesson.mission) for one in lesson.examples]
@@ -197,7 +211,7 @@ def check_name(selector: str) -> None:
     :raises InvalidInput: if not.
     """
     if not is_selector(selector):
-        raise InvalidInput(f"{selector!r} is no selector, so no method can be written for it; choose another. {A_SELECTOR}")
+        raise InvalidInput(f"{selector!r} is not a valid selector, so no method can be written for it; choose another. {A_SELECTOR}")
 
 
 _LOOKED_AT = 16  # greatest number of failures of a selector that are looked at, the newest
@@ -214,7 +228,7 @@ class RecordedCall(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def accepted_entries(root: Any, before: float, but: tuple[UvmObject, str]) -> list[HandbookEntry]:
+def accepted_entries(root: Root, before: float, but: tuple[UvmObject, str]) -> list[HandbookEntry]:
     """Return the image's own accepted methods as entries of a handbook, the last called first.
 
     :param before: time (seconds since the epoch) by which a mission must have ended, so that a replay finds the same.
@@ -231,7 +245,7 @@ def accepted_entries(root: Any, before: float, but: tuple[UvmObject, str]) -> li
     return [entry for entry in found.values() if len(entry.source) <= LONGEST]
 
 
-def _entry(root: Any, call: RecordedCall, method: Method) -> HandbookEntry:
+def _entry(root: Root, call: RecordedCall, method: Method) -> HandbookEntry:
     came, does = dict(method.provenance), dict(method.contract)
     intent = taught_examples.examples_of(root, call.target, call.selector)[1] or str(came.get("intent", ""))
     slots = {*does.get("reads", ()), *does.get("writes", ())}
@@ -246,7 +260,7 @@ def _entry(root: Any, call: RecordedCall, method: Method) -> HandbookEntry:
     )
 
 
-def recorded_calls(root: Any, mission: UvmObject) -> Iterator[RecordedCall]:
+def recorded_calls(root: Root, mission: UvmObject) -> Iterator[RecordedCall]:
     """Yield the message of each mission that ended, or failed because no method could be kept. For a lesson it is the message that was
     taught.
     """
@@ -269,7 +283,7 @@ def was_refused(mission: UvmObject) -> bool:
     return bool(mission.error) and json.loads(mission.error)["code"] in _REFUSED
 
 
-def method_for(root: Any, mission: UvmObject, call: RecordedCall) -> Method | None:
+def method_for(root: Root, mission: UvmObject, call: RecordedCall) -> Method | None:
     """Return the method that answers a call now, if a model wrote it and a user confirmed it."""
     held = find(call.target, call.selector)
     if held is None or not isinstance(method := held[1], Method):
@@ -288,7 +302,7 @@ def _rating(mission: UvmObject | None) -> int:
     return int(json.loads(mission.rating)["rating"]) if mission is not None and mission.rating else 0
 
 
-def last_refusal(root: Any, call: RecordedCall) -> float:
+def last_refusal(root: Root, call: RecordedCall) -> float:
     """Return the time at which a method for this message to this object was last refused for good; 0 if never."""
     for row in ledger.failures(root, selector=call.selector, limit=_LOOKED_AT):
         message = ledger.message_of(root, row["mission"])
@@ -297,7 +311,7 @@ def last_refusal(root: Any, call: RecordedCall) -> float:
     return 0.0
 
 
-def _resolved(root: Any, target: str) -> UvmObject | None:
+def _resolved(root: Root, target: str) -> UvmObject | None:
     try:
         return history.resolve(root, target)
     except BatosError:  # the mission is gone

@@ -14,6 +14,7 @@ import asyncio
 import gc
 import hashlib
 import importlib
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -30,11 +31,12 @@ from batos.forge.session import MethodCandidate, SynthesisSession, open_session,
 from batos.guardian import repair
 from batos.image import history, ledger, model_registry, taught_examples
 from batos.image.living_image import add_missing
-from batos.methods.runtime import WriterAwaited, home_of, misfit, parameters_in
+from batos.methods.runtime import WriterAwaited, home_of, may_use_tools, misfit, parameters_in
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.mind.tool_use import ToolUseLimits
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
 
 if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
@@ -75,7 +77,7 @@ and cannot be interrupted.
 """
 
 
-def is_warm_up_wanted(root: Any, writer: str) -> bool:
+def is_warm_up_wanted(root: Root, writer: str) -> bool:
     """Return True if an expert for methods will write: only its searches need the tables.
 
     :param writer: the setting `methods.writer`.
@@ -168,7 +170,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
     parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
     cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
-    cycle.why = "nobody understands the message"
+    cycle.why = "no object understands the message"
     cycle.tries, cycle.draws, cycle.refusals, cycle.edited, cycle.open, cycle.last = 0, 0, (), False, (), False
     return cycle
 
@@ -176,7 +178,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str) -> UvmObject:
 def _writer(lobby: UvmObject) -> UvmObject:
     writer = lobby._slots.get(lobby.forge.writer)
     if not isinstance(writer, UvmObject):
-        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, and no such persona is in the lobby")
+        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, which is not a persona in the lobby")
     return writer
 
 
@@ -196,6 +198,7 @@ async def reify(cycle: UvmObject) -> str:
         intent = intent or dict(held.provenance).get("intent", "")
     cycle.intent = intent
     session_of(cycle).taught = tuple(taught)
+    session_of(cycle).tools = _may_use_tools(cycle)
     return "DECOMPOSING"
 
 
@@ -215,7 +218,8 @@ async def study(cycle: UvmObject) -> str:
         return "SYNTHESIZING"
     cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
-    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, session.args, dict(session.kwargs), cycle.intent, session.taught)
+    called, tools = (session.args, dict(session.kwargs)), _tool_lines(cycle, attempt)
+    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, tools)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
@@ -298,7 +302,8 @@ async def try_out(cycle: UvmObject) -> str:
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
     attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
-    verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also for a cycle that came here past the other states
+    verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools)
+    verdict.check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     provenance = {
         "mission": attempt.id,
@@ -386,7 +391,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 
     :param question: the call that the examples leave open.
     """
-    verdict = current().making.methods.audit(source, cycle.selector)
+    verdict = current().making.methods.audit(source, cycle.selector, tools=session_of(cycle).tools)
     if not verdict.accepted:
         try:
             verdict.check()
@@ -409,12 +414,12 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     """
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
-    verdict = methods.audit(source, selector)
+    session = session_of(cycle)
+    verdict = methods.audit(source, selector, tools=session.tools)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
         return [fault], ""
-    session = session_of(cycle)
     cases = [(cycle.target, one) for one in trials.cases(session.args, dict(session.kwargs), session.taught, session.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trials.of_examples(taught_examples.examples_of(_root(cycle), obj, selector)[0])]
     if reason := next(filter(None, (misfit(source, case.args, case.kwargs) for _, case in cases)), None):
@@ -423,11 +428,29 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         await (await methods.sandbox()).compile(source)
     except MethodUnsupported as e:
         return [e.message], ""
-    method, writes = Method(selector, source), verdict.contract["writes"]
+    method, writes = Method(selector, source, provenance={"policy": verdict.policy}), verdict.contract["writes"]
     outcomes = []
     for obj, case in cases:
         outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
+
+
+def _may_use_tools(cycle: UvmObject) -> bool:
+    """Return True if the user lets the method use tools: by a lesson, with the message of the mission, or an earlier version of it."""
+    root, selector, message = _root(cycle), cycle.selector, json.loads(current().mission.message or "{}")
+    held = find(cycle.target, selector)
+    if held is not None and isinstance(held[1], Method) and may_use_tools(held[1]):
+        return True
+    if message.get("tools") and message["selector"] == selector and history.resolve(root, message["target"]) is cycle.target:
+        return True
+    return any(taught_examples.allows_tools(root, obj, selector) for obj in (cycle.target, cycle.holder, *_kin(cycle)))
+
+
+def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
+    if not session_of(cycle).tools:
+        return ()
+    words = f"{cycle.selector} {cycle.intent}"
+    return method_prompts.tool_lines(attempt.tools.offers(), words, ToolUseLimits.of(attempt.settings).offered)
 
 
 def _own_words(cycle: UvmObject) -> str:

@@ -9,16 +9,17 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
 from batos.config.limits import Limits, limit
 from batos.forge.session import SynthesisSession
 from batos.mind.attempt import Attempt
-from batos.mind.psm import by
+from batos.mind.psm import asker_of
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
+from batos.tools.definitions import ToolDefinition, identifier
 
 if TYPE_CHECKING:  # a daemon without an expert writer has no handbook
     from batos.synthesis.handbook import Handbook, HandbookEntry
@@ -32,6 +33,7 @@ SYSTEM = (
 )
 COMPACT_SYSTEM = "Write one Python method."
 """System prompt of an expert for methods: its training holds the rest."""
+_TOOLS = "It may use these tools, with arguments by name; one that fails raises RuntimeError, one that is refused PermissionError:"
 VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
 """Indexes of the handbook's methods, nearest first, in the prompt of an expert: at first the three nearest, in further draws others or
 none. Other methods change the draft more than another random seed does.
@@ -80,6 +82,7 @@ class WantedMethod(NamedTuple):
     """A method that a model shall write: its receiver, the message that asked for it, its purpose, and its examples.
 
     :ivar intent: the purpose in words; "" where the selector alone tells it.
+    :ivar tools: tools that the method may use, one line each.
     """
 
     obj: UvmObject
@@ -88,6 +91,23 @@ class WantedMethod(NamedTuple):
     kwargs: Mapping[str, Any]
     intent: str = ""
     examples: Sequence[Example] = ()
+    tools: Sequence[str] = ()
+
+
+def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
+    """Return tools as a prompt shows them, in the form in which a method calls them: those that share most words with its purpose.
+
+    :param offers: tools with their names `CONNECTION.TOOL`.
+    """
+    asked = _words(purpose)
+    shared = {name: len(asked & _words(f"{name} {tool.description}")) for name, tool in offers}
+    best = sorted(offers, key=lambda offer: -shared[offer[0]])[:most]
+    shown = [(name.partition(".")[0], replace(tool, name=identifier(tool.name))) for name, tool in best]
+    return tuple(f"self.tools.{identifier(connection)}.{tool.line()}" for connection, tool in shown)
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.split(r"[\W_]+", text.lower()) if len(word) > 2}
 
 
 def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
@@ -95,12 +115,13 @@ def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
 
     :param lessons: reasons of earlier refusals.
     """
-    obj, selector, args, kwargs, intent, examples = wanted
+    obj, selector, args, kwargs, intent, examples, tools = wanted
     head = [f"Object: {_title(obj)}", *_slots(obj)]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
         core.append(f"Called with: {_call(args, kwargs)}")
     core += [f"Example: {_example(selector, one)}" for one in examples]
+    core += [_TOOLS, *tools] if tools else []
     optional = [f"Avoid: {lesson}" for lesson in lessons[:_LESSONS]]
     optional += [f"A method of the same object:\n{source}" for source in neighbours(obj, selector)]
     text = "\n".join((*head, *core))
@@ -128,7 +149,7 @@ def compact(
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
-    obj, selector, args, kwargs, intent, examples = wanted
+    obj, selector, args, kwargs, intent, examples, tools = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
@@ -138,6 +159,7 @@ def compact(
         lines.append("; ".join(f"self.{name} = {_short(value)[:_COMPACT_VALUE]}" for name, value in held))
     if sends:
         lines.append(f"sends: {', '.join(sends)}")
+    lines += tools
     if args or kwargs:
         lines.append(f"called with {_call(args, kwargs)}")
     for one in examples[:_COMPACT_EXAMPLES]:
@@ -168,7 +190,7 @@ def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list
     other: list[tuple[str, Any]] = []
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
-            if isinstance(value, Method | Primitive | Intent) or name[-1] == "*" or name in ("name", "comment"):
+            if isinstance(value, Method | Primitive | Intent) or _is_common(name, value):
                 continue
             if name.lower() in spoken or any(part in spoken for part in name.lower().split("_") if len(part) > 2):
                 near.append((name, value))
@@ -218,10 +240,16 @@ def _slots(obj: UvmObject) -> list[str]:
         for name, value in holder._slots.items():
             if isinstance(value, Method | Primitive | Intent):
                 sends.append(name)
-            elif holder is obj and name[-1] != "*" and name not in ("name", "comment"):
+            elif holder is obj and not _is_common(name, value):
                 held.append(f"self.{name} = {_short(value)}")
     lines = [f"Slots: {'; '.join(held[:_SLOTS])}"] if held else ["Slots: none"]
     return [*lines, f"It understands: {', '.join(dict.fromkeys(sends[:_SLOTS]))}"] if sends else lines
+
+
+def _is_common(name: str, value: Any) -> bool:
+    """Return True for a slot that says nothing about this object: a parent, the name, the way to the connections."""
+    toolbox = name == "tools" and isinstance(value, UvmObject) and value._slots.get("name") == name
+    return name[-1] == "*" or name in ("name", "comment") or toolbox
 
 
 def _call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -265,7 +293,7 @@ async def ask_writer(cycle: UvmObject, session: SynthesisSession, attempt: Attem
         source, reasons = cycle.refusals[-1]
         request = again(request, source, reasons, SynthesisLimits.of(attempt.settings).chars)
     temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
-    return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature)
+    return await attempt.chat(cycle.model, SYSTEM, request, part=cycle.selector, silent=True, by=asker_of(cycle), temperature=temperature)
 
 
 async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attempt) -> ChatReply:
@@ -273,7 +301,7 @@ async def ask_expert(cycle: UvmObject, session: SynthesisSession, attempt: Attem
     view, temperature = expert_draw(cycle.draws, len(session.prompts))
     session.prompt = session.prompts[view]
     return await attempt.chat(
-        cycle.model, COMPACT_SYSTEM, session.prompt, part=cycle.selector, silent=True, by=by(cycle),
+        cycle.model, COMPACT_SYSTEM, session.prompt, part=cycle.selector, silent=True, by=asker_of(cycle),
         temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
     )  # fmt: skip
 

@@ -36,6 +36,7 @@ class SynthesisSession:
     :ivar kwargs: its keyword arguments, as pairs.
     :ivar lacked: slots that the receiver has for that call, beside its own.
     :ivar taught: examples of the message.
+    :ivar tools: True if the method may use tools.
     :ivar prompts: requests that a model may be asked, the first one first.
     :ivar prompt: the request that the current draft answers; "" where no model wrote it.
     :ivar candidates: sources that passed all trials.
@@ -49,6 +50,7 @@ class SynthesisSession:
     kwargs: tuple[tuple[str, Any], ...] = ()
     lacked: tuple[tuple[str, Any], ...] = ()
     taught: tuple[Example, ...] = ()
+    tools: bool = False
     prompts: tuple[str, ...] = ()
     prompt: str = ""
     candidates: tuple[MethodCandidate, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos import scope
-from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
+from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError, ToolsTied
 from batos.image import history
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
@@ -83,6 +83,8 @@ async def run(
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts):
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
+        except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
+            return Outcome(case, "")
         # InvalidInput: from a message to the system that the method sent wrongly
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")

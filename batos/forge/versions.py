@@ -17,13 +17,14 @@ from batos.image import taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
+from batos.methods.runtime import may_use_tools
 from batos.mind.attempt import current
 from batos.mind.messages import called
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.objects.json_form import oid_of
 
 
-def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
+def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
     """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
@@ -31,7 +32,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     held = find(obj, selector)
     taught, intent = taught_examples.examples_of(root, obj, selector)
     if held is None and not taught:
-        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
+        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and no user taught it what the message is for")
     value = None if held is None else held[1]
     told: dict[str, Any] = {
         "oid": oid_of(obj),
@@ -45,7 +46,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     return told
 
 
-def _version(root: Any, method: Method) -> dict[str, Any]:
+def _version(root: Root, method: Method) -> dict[str, Any]:
     came = {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance}
     if came.get("open"):
         came["open"] = [json.loads(text) for text in came["open"]] if _as_taught(root, method.selector, came) else []
@@ -61,7 +62,7 @@ def _version(root: Any, method: Method) -> dict[str, Any]:
     }
 
 
-def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
+def _as_taught(root: Root, selector: str, came: dict[str, Any]) -> bool:
     """Return True if nothing was taught since to the receiver that a method was written for. Otherwise its open question is out of date."""
     try:
         receiver = resolve(root, came.get("receiver", ""))
@@ -93,7 +94,7 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
     found = next((one for one in newest.versions() if one.version == wanted), None)
     if found is None or found is newest:
         raise InvalidInput(f"method {selector!r} has versions 1 to {newest.version}; name one before the newest, or 0")
-    current().making.methods.audit(found.source, selector).check()  # the rules may have become stricter since
+    current().making.methods.audit(found.source, selector, tools=may_use_tools(found)).check()  # the rules may have become stricter since
     provenance = {**dict(found.provenance), "mission": current().id, "reverted_to": found.version}
     holder._slots[selector] = Method(
         selector, found.source, parameters=found.parameters, contract=dict(found.contract), provenance=provenance, previous=newest
@@ -123,7 +124,7 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     attempt = current()
     taught, _ = taught_examples.examples_of(obj._p_jar.root(), obj, selector)
     if not taught:
-        raise InvalidInput(f"nobody taught {called(obj)} what {selector!r} answers; `batos teach` takes examples")
+        raise InvalidInput(f"{called(obj)} has no taught example of {selector!r}; `batos teach` takes examples")
     check(obj, selector)
     held, first = find(obj, selector), taught[0]
     making = attempt.making

@@ -47,7 +47,7 @@ BANNED: dict[str, str] = {
     **dict.fromkeys(("eval", "exec", "compile"), _NO_CODE),
     **dict.fromkeys(("setattr", "delattr", "vars", "dir", "globals", "locals"), _BY_NAME),
     **dict.fromkeys(("exit", "quit", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException", "MemoryError"), _NO_EXIT),
-    **dict.fromkeys(("input", "breakpoint", "help"), "Take what is needed as an argument; nobody sits at the method's keyboard."),
+    **dict.fromkeys(("input", "breakpoint", "help"), "Take what is needed as an argument; a method has no keyboard."),
     "id": "Compare with == or `is`; addresses change from run to run.",
     "memoryview": "Use bytes.",
     "bytearray": "Use bytes, or a list of numbers and bytes(numbers).",
@@ -135,8 +135,9 @@ CAPABILITIES: dict[str, frozenset[str]] = {
     "network": words(
         "aiohttp ftplib http httpx imaplib poplib requests smtplib socket socketserver ssl telnetlib urllib urllib3 websockets xmlrpc zmq"
     ),
+    "tools": frozenset(),
 }
-"""Modules and builtins that a granted capability allows. The sandbox does not offer any of them yet."""
+"""Modules and builtins that a granted capability allows; the sandbox offers none of them. `tools` allows sends to connections instead."""
 
 _IMPORT_HINTS: dict[str, str] = {
     "dataclasses": "Use a dict, or collections.namedtuple.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 
 from batos.config import Settings
 from batos.guardian.effects import analyse
@@ -29,22 +29,36 @@ class PersistenceGuardian:
         self.limits = AuditLimits.of(settings or Settings.model_validate({}))
         self._reaching = frozenset(reaching)
 
-    def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
+    def audit(
+        self,
+        source: str | bytes,
+        selector: str,
+        policy: Policy | str = DEFAULT,
+        *,
+        tools: Mapping[str, Collection[str]] | None = None,
+    ) -> Verdict:
         """Return the verdict on a source, for installation under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
-        :param policy: a policy, or its name: `default`, `strict`, `default+files`.
+        :param policy: a policy, or its name: `default`, `strict`, `default+tools`.
+        :param tools: tools of each connection that there is, by the names that methods use; None: they are not checked.
         :return: the verdict. No source makes this raise: every fault of a source is a finding.
         :raises ValueError: for a policy that does not exist.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy
-        return _verdict(examine(source, selector, policy, self.limits), self._reaching)
+        return _verdict(examine(source, selector, policy, self.limits, tools), self._reaching)
 
 
-def examine(source: str | bytes, selector: str, policy: Policy, limits: AuditLimits) -> AuditSubject:
+def examine(
+    source: str | bytes,
+    selector: str,
+    policy: Policy,
+    limits: AuditLimits,
+    tools: Mapping[str, Collection[str]] | None = None,
+) -> AuditSubject:
     """Examine a source. Return all findings and facts."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
-    subject = AuditSubject(text, selector, policy, limits)
+    subject = AuditSubject(text, selector, policy, limits, tools)
     for check in _ON_TEXT:
         check(subject)
         if rules_source.SIZE_ID in {finding.rule for finding in subject.findings.values()}:

@@ -19,7 +19,7 @@ class Policy:
     awaits: bool = True
     """True if a method may be `async def` and await the messages that it sends."""
     capabilities: frozenset[str] = frozenset()
-    """Granted capabilities: `files`, `network`."""
+    """Granted capabilities: `files`, `network`, `tools`."""
 
     def granting(self, *capabilities: str) -> Policy:
         """Return this policy with more capabilities.
@@ -39,7 +39,7 @@ POLICIES = {policy.name: policy for policy in (STRICT, DEFAULT)}
 
 
 def policy_named(name: str) -> Policy:
-    """Return the policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
+    """Return the policy of a name: `strict`, `default`, and either with capabilities: `default+tools`.
 
     :raises ValueError: if there is none.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Mapping
 
 from batos.guardian.policy import AuditLimits, Policy
 from batos.guardian.verdict import Finding, Severity
@@ -13,11 +14,22 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 class AuditSubject:
     """Source under audit, with the facts and findings so far."""
 
-    def __init__(self, source: str, selector: str, policy: Policy, limits: AuditLimits) -> None:
+    def __init__(
+        self,
+        source: str,
+        selector: str,
+        policy: Policy,
+        limits: AuditLimits,
+        tools: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        """
+        :param tools: tools of each connection that there is, by the names that methods use; None: not known.
+        """
         self.source = source
         self.selector = selector
         self.policy = policy
         self.limits = limits
+        self.tools = tools
         self.findings: dict[tuple[str, int, int], Finding] = {}
         self.tree: ast.Module | None = None
         self.method: FunctionNode | None = None
@@ -103,3 +115,11 @@ def is_covenant(node: ast.AST) -> bool:
         and isinstance(node.value, ast.Constant)
         and node.value.value is True
     )
+
+
+def tool_of(node: ast.AST) -> tuple[str, str] | None:
+    """Return connection and tool, as a method names them, if a node is `self.tools.CONNECTION.TOOL`."""
+    match node:
+        case ast.Attribute(value=ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr="tools"), attr=connection), attr=tool):
+            return connection, tool
+    return None

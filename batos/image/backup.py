@@ -164,7 +164,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress |
         if private_files.taken(taken):
             raise ImageError(f"{taken} exists; a restore overwrites nothing: move it away, or name another folder with --data")
     if not folder.is_dir():
-        raise ImageError(f"there is no folder {folder}; name the one that `batos backup` wrote to")
+        raise ImageError(f"the folder {folder} does not exist; name the folder that `batos backup` wrote to")
     if not any(file.suffix == ".dat" or repozo.is_data_file(file.name) for file in folder.iterdir()):
         raise ImageError(f"there is no backup in {folder}; name the folder that `batos backup` wrote to")
     try:
@@ -375,7 +375,7 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         raise _not_written(folder / FORK_NAME, e) from e
     target = place / FORK_NAME
     if private_files.taken(target):
-        raise ImageError(f"there is an image at {target} already; nothing is overwritten, name another folder")
+        raise ImageError(f"an image exists at {target} already, and nothing is overwritten; name another folder")
     if place.exists() and not place.is_dir():
         raise ImageError(f"{folder} is a file, not a folder; name another")
     part, blobs = target.with_name(FORK_PART), folder_of(target)
@@ -439,7 +439,7 @@ def _cut(file: BinaryIO, end: int, until: bytes | None) -> int:
         cut, status = begin, head.status
         turns.take()
     if until is not None and (cut == _FIRST or status == b"p"):
-        raise HistoryGone(f"the image as of {when(until)} is not kept any more, or there was none: history goes back to the last pack")
+        raise HistoryGone(f"the image as of {when(until)} is no longer kept, or did not exist yet: history goes back to the last pack")
     return cut
 
 

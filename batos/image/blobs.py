@@ -333,7 +333,7 @@ def hold_pictures(root: Root, mission: str, own: str | None, before: Any) -> lis
     kept, shown = _kept(root), []
     for one in json.loads(own or "[]"):
         if one["digest"] not in kept:
-            raise UnknownPicture(f"no image {one['digest'][:16]}… is here, or not any more; upload it again (op `upload`)")
+            raise UnknownPicture(f"the image {one['digest'][:16]}… is not stored, or no longer; upload it again (op `upload`)")
         shown.append({**one, **kept[one["digest"]].about()})
     if before is not None and before.images:
         earlier = ({"of": before.id, **one} for one in json.loads(before.images))
@@ -397,5 +397,5 @@ def read_picture(root: Root, digest: str) -> bytes:
     """
     held = _kept(root).get(digest)
     if held is None:
-        raise UnknownPicture(f"the image {digest[:16]}… is not kept any more (setting image.journal_days)")
+        raise UnknownPicture(f"the image {digest[:16]}… is no longer kept (setting image.journal_days)")
     return read(held.blob)

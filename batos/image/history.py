@@ -74,7 +74,7 @@ def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterat
     try:
         with snapshot(at=tid) as root:
             if "lobby" not in root:
-                raise HistoryGone(f"there was no image yet at {when(tid)}")
+                raise HistoryGone(f"the image did not exist yet at {when(tid)}")
             yield root
     except POSKeyError:
         raise _gone(db, tid) from None
@@ -86,10 +86,10 @@ def _gone(db: ZODB.DB, tid: bytes) -> HistoryGone:
         first = next(iter(transactions), None)
     if first is None or first.status == "p":
         return HistoryGone(
-            f"the image as of {when(tid)} is not kept, or there was none: history goes back to the last pack (`image.history_days`)"
+            f"the image as of {when(tid)} is not kept, or did not exist yet: history goes back to the last pack (`image.history_days`)"
         )
     if tid < first.tid:
-        return HistoryGone(f"there was no image yet at {when(tid)}; it began at {when(first.tid)}")
+        return HistoryGone(f"the image did not exist yet at {when(tid)}; it began at {when(first.tid)}")
     return HistoryGone(f"the image as of {when(tid)} is not whole: history goes back to the last pack (`image.history_days`)")
 
 

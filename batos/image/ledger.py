@@ -560,7 +560,7 @@ def answer_question(root: Root, id: str, text: str, number: int | None, may_gran
     if found["answer"] is not None and found["answer"] != text:
         raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")
     if found["answer"] is None and mission.state in FINAL:
-        raise InvalidInput(f"mission {id!r} is {mission.state}; it needs no answer any more")
+        raise InvalidInput(f"mission {id!r} is {mission.state}; it no longer needs an answer")
     if found["answer"] is None:
         found["answer"], found["answered"] = text, time.time()
         mission.questions = compact(asked)

@@ -141,7 +141,7 @@ _DAMAGE = (
     TypeError,
     struct.error,
 )  # what reading a damaged file comes to, before anything with a checksum is read
-_RECOVER = f"{REMEDY}, or salvage what is whole with `python -m ZODB.fsrecover DAMAGED NEW`; the file was left as it is"
+_RECOVER = f"{REMEDY}, or salvage the intact records with `python -m ZODB.fsrecover DAMAGED NEW`; the file was not changed"
 
 
 def file_path(uri: str) -> pathlib.Path | None:
@@ -183,7 +183,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
         raise ImageError(f"there is no image at {path or uri}; `batos run` makes one") from None
     except POSException.ReadOnlyError:
         if read_only:  # it would be made one
-            raise ImageError(f"there is no image in {path or uri}: nothing is in it yet; `batos run` makes one") from None
+            raise ImageError(f"the database {path or uri} is empty and holds no image yet; `batos run` makes one") from None
         raise ImageError(f"the image {path or uri} can only be read; give the daemon a folder it may write to") from None
     except _DAMAGE as e:
         if path:

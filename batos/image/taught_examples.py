@@ -29,6 +29,9 @@ class Taught(Persistent):
     intents: tuple[tuple[str, str], ...] = ()
     """Each mission that gave a purpose, with it; the last one is the intent."""
 
+    tools: tuple[str, ...] = ()
+    """Missions by which the user let the method of the message use tools."""
+
     def held(self) -> list[tuple[str, str]]:
         """Return the examples, each with the mission that brought it; an empty id if that is not known."""
         unknown = len(self.examples) - len(self.brought)
@@ -43,16 +46,29 @@ class Taught(Persistent):
         self.intents, self.intent = tuple(intents), intents[-1][1] if intents else ""
 
 
+def allow_tools(root: Root, oid: bytes, selector: str, mission: str) -> None:
+    """Let the method that is written for a message use tools. Part of a system transaction.
+
+    :param mission: id of the mission by which the user says so.
+    """
+    found = _found_or_new(root, oid, selector)
+    if mission not in found.tools:
+        found.tools = (*found.tools, mission)
+
+
+def allows_tools(root: Root, obj: UvmObject, selector: str) -> bool:
+    """Return True if the user lets the method of a message use tools."""
+    found = _of(root, obj._p_oid, selector)
+    return found is not None and bool(found.tools)
+
+
 def teach(root: Root, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int, mission: str = "") -> int:
     """Add examples to those of a message, and return their number: at most `limit`, the newest kept. A system
     transaction.
 
     :param mission: id of the mission that brings them.
     """
-    taught = root.setdefault("examples", OOBTree())
-    found = taught.get((oid, selector))
-    if found is None:
-        found = taught[oid, selector] = Taught()
+    found = _found_or_new(root, oid, selector)
     new = [text for text in dict.fromkeys(map(example_text, examples)) if text not in found.examples]
     if new:
         found.hold([*found.held(), *((text, mission) for text in new)][-limit:])
@@ -63,7 +79,7 @@ def teach(root: Root, oid: bytes, selector: str, examples: list[dict[str, Any]],
 
 
 def take_back(root: Root, oid: bytes, selector: str, mission: str) -> bool:
-    """Remove the examples and the intent that a mission brought; return True if there were any."""
+    """Remove the examples, the intent and the leave to use tools that a mission brought; return True if there were any."""
     found = _of(root, oid, selector)
     if found is None:
         return False
@@ -74,7 +90,10 @@ def take_back(root: Root, oid: bytes, selector: str, mission: str) -> bool:
         found.hold(examples_left)
     if len(intents_left) < len(intents):
         found.mean(intents_left)
-    return len(examples_left) < len(held) or len(intents_left) < len(intents)
+    had_tools = mission in found.tools
+    if had_tools:
+        found.tools = tuple(one for one in found.tools if one != mission)
+    return len(examples_left) < len(held) or len(intents_left) < len(intents) or had_tools
 
 
 def example_text(told: dict[str, Any]) -> str:
@@ -99,6 +118,14 @@ def examples_with_missions(root: Root, oid: bytes | None, selector: str) -> list
 def taught_objects(root: Root, selector: str) -> list[bytes]:
     """Return the oids of all objects that were taught a message."""
     return [oid for oid, name in root.get("examples", ()) if name == selector]
+
+
+def _found_or_new(root: Root, oid: bytes, selector: str) -> Taught:
+    taught = root.setdefault("examples", OOBTree())
+    found = taught.get((oid, selector))
+    if found is None:
+        found = taught[oid, selector] = Taught()
+    return found  # type: ignore[no-any-return]
 
 
 def _of(root: Root, oid: bytes | None, selector: str) -> Taught | None:

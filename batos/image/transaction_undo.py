@@ -174,7 +174,7 @@ def commit_of(db: ZODB.DB, root: Root, id: str) -> bytes:
     require_history(db)
     mission = ledger.mission_of(root, id)
     if mission.state == ledger.FAILED:
-        raise InvalidInput(f"mission {id!r} FAILED: it left nothing in the image that could be undone")
+        raise InvalidInput(f"mission {id!r} FAILED: it changed nothing in the image, so there is nothing to undo")
     if mission.state != ledger.COMPLETE:
         raise InvalidInput(f"mission {id!r} has not ended; `batos cancel {id}` takes it back")
     return annotated(db, mission._p_oid, id, COMPLETE_NOTE)
@@ -189,7 +189,7 @@ def annotated(db: ZODB.DB, oid: bytes, name: str, note: str) -> bytes:
     for entry in db.history(oid, _REVISIONS):
         if _text(entry["user_name"]) == name and _text(entry["description"]).startswith(note):
             return bytes(entry["tid"])
-    raise HistoryGone(f"the change of {name!r} is not known any more: history goes back to the last pack")
+    raise HistoryGone(f"the change of {name!r} is no longer known: history goes back to the last pack")
 
 
 def change_of(db: ZODB.DB, root: Root, id: str, theirs: Theirs) -> TransactionChange:

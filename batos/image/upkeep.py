@@ -238,7 +238,7 @@ class Upkeep:
         if path is None:
             raise ImageError(f"only images in a file are {done} by BAT OS; {self._image.uri} is looked after where its server runs")
         if not getattr(self._image.db.storage, "sealing", False):
-            raise ImageError(f"an image that is opened with options of its own is not {done} by BAT OS; open it without `blobstorage_dir`")
+            raise ImageError(f"BAT OS cannot have an image {done} that is opened with further options; open it without `blobstorage_dir`")
         return path
 
 

@@ -27,7 +27,7 @@ from batos.memory.records import Section
 from batos.memory.section_builder import Shelver
 from batos.memory.segments import Array, Entry, Segment, build
 from batos.memory.store import Library, fill_archive, library_of
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"))
 """Slots that every chunk has. A chunk with other slots was changed by a user or a mission, and is not archived."""
@@ -65,7 +65,7 @@ class MemoryChange(NamedTuple):
 # --- archiving
 
 
-def sections_as_archived(root: Any, numbers: Iterable[int]) -> list[ArchivedSection]:
+def sections_as_archived(root: Root, numbers: Iterable[int]) -> list[ArchivedSection]:
     """Return the sections as they are, without their vectors. Omit sections that may not be archived or no longer exist."""
     library = library_of(root)
     return [one for number in numbers if (one := _held(library, number)) is not None]
@@ -82,7 +82,7 @@ def _held(library: Library, number: int) -> ArchivedSection | None:
     return ArchivedSection(section, found, None)
 
 
-def archive_sections(root: Any, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
+def archive_sections(root: Root, material: ArchiveContent, data: bytes, made: NewSummary) -> MemoryChange | None:
     """Archive sections. Return None and change nothing if one of them has changed or is pinned.
 
     :param data: `pack_archive(material)`.
@@ -133,7 +133,7 @@ def section_order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ..
 
 
 def merge_archives(
-    root: Any, numbers: Sequence[int], were: Sequence[bytes], material: ArchiveContent, data: bytes, made: NewSummary
+    root: Root, numbers: Sequence[int], were: Sequence[bytes], material: ArchiveContent, data: bytes, made: NewSummary
 ) -> MemoryChange | None:
     """Merge archives under one summary. Return None and change nothing if one of them has changed.
 
@@ -164,7 +164,7 @@ def merge_archives(
 # --- the summary in their place
 
 
-def replace_summary(root: Any, made: NewSummary) -> MemoryChange | None:
+def replace_summary(root: Root, made: NewSummary) -> MemoryChange | None:
     """Replace the missing summary of an archive. Return None if the archive is gone or has a summary."""
     library = library_of(root)
     node = library.archives.get(made.number)
@@ -175,7 +175,7 @@ def replace_summary(root: Any, made: NewSummary) -> MemoryChange | None:
     return MemoryChange(made.segment)
 
 
-def _summarise(root: Any, node: UvmObject, made: NewSummary) -> None:
+def _summarise(root: Root, node: UvmObject, made: NewSummary) -> None:
     section_builder.store_document(root, made.prepared._replace(of=node.of), made.segment)
     summary = library_of(root).documents[made.prepared.number]
     summary.archive, node.summary, node.by_model = node, summary, made.by_model
@@ -184,7 +184,7 @@ def _summarise(root: Any, node: UvmObject, made: NewSummary) -> None:
 # --- restoring
 
 
-def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryChange:
+def restore_archive(root: Root, number: int, only: int | None = None) -> MemoryChange:
     """Restore the content of an archive in the place of its summary. Content that stays in the archive waits for another summary.
 
     :param only: number of a document: restore only its content.
@@ -193,7 +193,7 @@ def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryCh
     library = library_of(root)
     node = library.archives.get(number)
     if node is None:
-        raise UnknownSource(f"there is no archive {number}; `batos memory archives` lists them")
+        raise UnknownSource(f"archive {number} does not exist; `batos memory archives` lists them")
     material = unpack_archive(blobs.read(node.blob))
     others = {document.number for document in node.of if only not in (None, document.number)}
     back, rest = (material.without(others), material.without([only])) if others and only is not None else (material, None)
@@ -212,7 +212,7 @@ def restore_archive(root: Any, number: int, only: int | None = None) -> MemoryCh
     return MemoryChange(back.segment, tuple(dropped), *_with_vectors(library, back), sections, back.embedder)
 
 
-def _close(root: Any, node: UvmObject) -> list[int]:
+def _close(root: Root, node: UvmObject) -> list[int]:
     """Remove an archive. Return the numbers of its summary's chunks."""
     library = library_of(root)
     library.unsummarised.discard(node.number)
@@ -220,7 +220,7 @@ def _close(root: Any, node: UvmObject) -> list[int]:
     return library.take_out(node.summary) if node.summary is not None else []
 
 
-def _leave(root: Any, node: UvmObject, rest: ArchiveContent, gone: Collection[str]) -> list[int]:
+def _leave(root: Root, node: UvmObject, rest: ArchiveContent, gone: Collection[str]) -> list[int]:
     """Leave an archive with less. Its summary goes, and another is made: it may tell of what can be forgotten without it from now on."""
     library, summary = library_of(root), node.summary
     fill_archive(node, root, rest, pack_archive(rest))
@@ -230,7 +230,7 @@ def _leave(root: Any, node: UvmObject, rest: ArchiveContent, gone: Collection[st
     return library.take_out(summary) if summary is not None else []
 
 
-def objects_of(root: Any, document: UvmObject, one: ArchivedSection) -> list[UvmObject]:
+def objects_of(root: Root, document: UvmObject, one: ArchivedSection) -> list[UvmObject]:
     """Return the chunks of an archived section as the objects that they were."""
     prototype, found = root["lobby"].traits.chunk, []
     for number, chunk in zip(one.section.numbers, one.chunks, strict=True):
@@ -248,7 +248,7 @@ def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
         return _made_again(connection, oid, slots)
     there = connection.get(oid)
     if not isinstance(there, UvmObject):
-        raise ImageDamaged(f"oid:{int.from_bytes(oid, 'big'):x} is no chunk any more; restore a backup (`batos restore`)")
+        raise ImageDamaged(f"oid:{int.from_bytes(oid, 'big'):x} is no longer a chunk; restore a backup (`batos restore`)")
     for name in [name for name in there._slots if name in OWN and name not in slots]:
         del there._slots[name]
     for name, value in slots.items():
@@ -349,7 +349,7 @@ def document_differences(before: Any, at: Any, written: Iterable[bytes]) -> tupl
     return now - was, was - now
 
 
-def _numbers(root: Any, oid: bytes) -> Iterable[int]:
+def _numbers(root: Root, oid: bytes) -> Iterable[int]:
     """Return the keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
     try:
         found = root._p_jar.get(oid)
@@ -361,7 +361,7 @@ def _numbers(root: Any, oid: bytes) -> Iterable[int]:
         return ()
 
 
-def undo_documents(root: Any, past: Any, out: Iterable[int], back: Iterable[int], shelver: Shelver) -> UndoneMemory:
+def undo_documents(root: Root, past: Any, out: Iterable[int], back: Iterable[int], shelver: Shelver) -> UndoneMemory:
     """Remove documents from the memory and restore others, in the open transaction. Documents that need no change stay.
 
     :param past: view of the image that holds the documents to restore.
@@ -388,7 +388,7 @@ def undo_documents(root: Any, past: Any, out: Iterable[int], back: Iterable[int]
     return UndoneMemory(segment, dropped, *titles)
 
 
-def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> list[Entry]:
+def _brought_back(root: Root, past: Any, then: UvmObject, shelver: Shelver) -> list[Entry]:
     connection, shelves, entries = root._p_jar, [], []
     try:
         document = connection.get(then._p_oid)

@@ -25,6 +25,7 @@ from batos.memory.records import DIGEST, FAILURE, MISSION
 from batos.memory.segments import Array
 from batos.memory.store import library_of
 from batos.memory.tokenizer import content_words
+from batos.objects import Root
 from batos.objects.json_form import oid_of
 
 _LOOKED = 8
@@ -161,7 +162,7 @@ def is_summary(text: str, said: list[ExtractSource]) -> bool:
 # --- reads and system transactions
 
 
-def read_sections(root: Any, sections: Iterable[int]) -> tuple[list[archive_format.ArchivedSection], SectionFacts]:
+def read_sections(root: Root, sections: Iterable[int]) -> tuple[list[archive_format.ArchivedSection], SectionFacts]:
     """Return sections as they are, and the facts about their documents."""
     held = archiver.sections_as_archived(root, sections)
     return held, facts_of(root, held)
@@ -180,7 +181,7 @@ class InnerArchives(NamedTuple):
     """Numbers of the documents that still have live parts."""
 
 
-def inner_archives(root: Any, summaries: Iterable[int]) -> InnerArchives | None:
+def inner_archives(root: Root, summaries: Iterable[int]) -> InnerArchives | None:
     """Return the contents of the archives that these summary documents stand for; None if they cannot be combined, or are gone.
 
     :raises ImageDamaged: if one of them cannot be read.
@@ -201,7 +202,7 @@ def inner_archives(root: Any, summaries: Iterable[int]) -> InnerArchives | None:
     return InnerArchives(*were, material, tuple(documents), tuple(titles), left)
 
 
-def facts_of(root: Any, held: Sequence[archive_format.ArchivedSection]) -> SectionFacts:
+def facts_of(root: Root, held: Sequence[archive_format.ArchivedSection]) -> SectionFacts:
     library = library_of(root)
     documents = [library.documents[number] for number in dict.fromkeys(one.section.document for one in held)]
     gone = {one.section.number for one in held}
@@ -215,7 +216,7 @@ def facts_of(root: Any, held: Sequence[archive_format.ArchivedSection]) -> Secti
     )
 
 
-def described_clusters(root: Any, found: Sequence[eviction.Cluster]) -> list[Reply]:
+def described_clusters(root: Root, found: Sequence[eviction.Cluster]) -> list[Reply]:
     library, told = library_of(root), []
     for cluster in found:
         sources = [library.documents[number].source for number in cluster.documents if number in library.documents]
@@ -223,11 +224,11 @@ def described_clusters(root: Any, found: Sequence[eviction.Cluster]) -> list[Rep
     return told
 
 
-def unsummarised(root: Any) -> list[int]:
+def unsummarised(root: Root) -> list[int]:
     return list(library_of(root).unsummarised.keys(0, excludemin=True))
 
 
-def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveContent, SectionFacts, int, bool] | None:
+def archive_content(root: Root, number: int) -> tuple[archive_format.ArchiveContent, SectionFacts, int, bool] | None:
     """Return the content of an archive that lost its summary; None if the archive is gone."""
     node = library_of(root).archives.get(number)
     if node is None or node.summary is not None:
@@ -238,7 +239,7 @@ def archive_content(root: Any, number: int) -> tuple[archive_format.ArchiveConte
 
 
 def put_away(
-    root: Any, material: archive_format.ArchiveContent, data: bytes, made: archiver.NewSummary, mission: str
+    root: Root, material: archive_format.ArchiveContent, data: bytes, made: archiver.NewSummary, mission: str
 ) -> archiver.MemoryChange | None:
     """System transaction: archive a cluster. The summary holds the model's text now, and the mission no longer does."""
     change = archiver.archive_sections(root, material, data, made)
@@ -246,14 +247,14 @@ def put_away(
     return change
 
 
-def put_together(root: Any, found: InnerArchives, data: bytes, made: archiver.NewSummary, mission: str) -> archiver.MemoryChange | None:
+def put_together(root: Root, found: InnerArchives, data: bytes, made: archiver.NewSummary, mission: str) -> archiver.MemoryChange | None:
     """System transaction: merge archives."""
     change = archiver.merge_archives(root, found.numbers, found.blobs, found.material, data, made)
     _blank(root, mission)
     return change
 
 
-def _blank(root: Any, mission: str) -> None:
+def _blank(root: Root, mission: str) -> None:
     """Remove a model's summary from the result of the mission that asked for it."""
     if mission and (line := ledger.line_of(root, mission)) is not None:
         ledger.ledger_of(root).folded.keep(line._replace(came=""))
@@ -263,7 +264,7 @@ def _blank(root: Any, mission: str) -> None:
         journal.drop_texts(journal.of(record))
 
 
-def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
+def bring_back(root: Root, number: int, only: int | None, now: float, score: float) -> archiver.MemoryChange | None:
     """System transaction: restore an archive's content, if it still exists, and count it as read, because a request named it."""
     library = library_of(root)
     if number not in library.archives:
@@ -277,7 +278,7 @@ Part = tuple[int, int | None]
 """Number of an archive, and number of a document in it; None for all documents of the archive."""
 
 
-def archives_of(root: Any, what: str) -> list[Part]:
+def archives_of(root: Root, what: str) -> list[Part]:
     """Return the archived parts with a given number or source.
 
     :raises UnknownSource: if there is no such archive, and the memory holds nothing from that source.
@@ -287,25 +288,25 @@ def archives_of(root: Any, what: str) -> list[Part]:
         if int(what) in library.archives:
             return [(int(what), None)]
         if what not in library.by_source:
-            raise UnknownSource(f"there is no archive {what}; `batos memory archives` lists them")
+            raise UnknownSource(f"archive {what} does not exist; `batos memory archives` lists them")
     document = library.document(what)
     if document.archive is not None:
         return [(document.archive.number, None)]
     return [(node.number, document.number) for node in document.archives]
 
 
-def archived_below(root: Any, source: str) -> list[Part]:
+def archived_below(root: Root, source: str) -> list[Part]:
     """Return the archived parts of a source, or of everything below that folder."""
     library = library_of(root)
     documents = [library.documents[number] for number in sorted(eviction.documents_below(library, source))]
     return [(node.number, document.number) for document in documents for node in document.archives]
 
 
-def pin(root: Any, source: str, stays: bool) -> bool:
+def pin(root: Root, source: str, stays: bool) -> bool:
     return eviction.pin_source(root, source, stays=stays)
 
 
-def note_round(root: Any, now: float, size: int) -> None:
+def note_round(root: Root, now: float, size: int) -> None:
     """System transaction: record a round."""
     curator = root["lobby"].memory.curator
     curator.at, curator.bytes, curator.rounds = now, size, curator.rounds + 1
@@ -315,21 +316,21 @@ TREES = ("chunks", "sections", "starts", "documents", "reads", "by_source", "by_
 """Trees of the library from which archiving removes many entries, or in which it leaves sparse leaves."""
 
 
-def sparse_tree_keys(root: Any, name: str) -> list[Any]:
+def sparse_tree_keys(root: Root, name: str) -> list[Any]:
     """Return keys that lie almost alone in their leaf, in too many leaves of one of these trees."""
     return records.sparse_keys(getattr(library_of(root), name))
 
 
-def reinsert_tree_keys(root: Any, name: str, keys: Sequence[Any]) -> None:
+def reinsert_tree_keys(root: Root, name: str, keys: Sequence[Any]) -> None:
     """System transaction: reinsert keys, so that the tree has fewer leaves."""
     records.reinsert(getattr(library_of(root), name), keys)
 
 
-def no_op(root: Any) -> None:
+def no_op(root: Root) -> None:
     """Do nothing: a caller waits for this transaction so that all earlier ones are done."""
 
 
-def list_archives(root: Any, most: int) -> Reply:
+def list_archives(root: Root, most: int) -> Reply:
     """Return the archives, the newest first, as plain values."""
     library = library_of(root)
     nodes = [node for _, node in itertools.islice(descending(library.archives), most)]

@@ -33,6 +33,7 @@ from batos.memory.search_index import Collection
 from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document
 from batos.memory.segments import Array, Segment, build
 from batos.memory.store import library_of
+from batos.objects import Root
 from batos.resources import give_memory_back
 
 log = structlog.get_logger("batos.memory")
@@ -91,7 +92,7 @@ class Gist(NamedTuple):
 
 
 class CuratorHearer(Protocol):
-    """Listener for committed changes (`batos.app.memory.Recollection`)."""
+    """Listener for committed changes (`batos.app.memory.MemoryRuntime`)."""
 
     collection: Collection
 
@@ -180,7 +181,7 @@ class Curator:
         self.flush()
         await self._background.drain()
 
-    def due(self, root: Any) -> str:
+    def due(self, root: Root) -> str:
         """Return the reason for a round now; "" if there is none."""
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.memory.curate == "off" or not blobs.kept_by(self._image.db):
@@ -412,7 +413,7 @@ def _passed_over(what: str) -> Iterator[None]:
     try:
         yield
     except (ImageDamaged, POSKeyError) as e:
-        log.error("not_curated", what=what, error=str(e), hint="it stays as it is; restore a backup (`batos restore`)")
+        log.error("not_curated", what=what, error=str(e), hint="it is unchanged; restore a backup (`batos restore`)")
 
 
 async def _at_once() -> None:

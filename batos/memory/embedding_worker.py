@@ -47,6 +47,7 @@ from batos.memory.section_builder import EmbeddingWork, Gazetteer, KnownName, Sh
 from batos.memory.segments import Array, Segment, build
 from batos.memory.store import Library, library_of
 from batos.memory.tokenizer import words
+from batos.objects import Root
 
 if TYPE_CHECKING:
     from batos.memory.search_index import View
@@ -83,7 +84,7 @@ class Adoption(Enum):
     """Searches use this embedder's vectors, and a change to another embedder is cancelled."""
 
 
-def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -> Adoption:
+def adopt_embedder(root: Root, identity: str, dimensions: int, place: str = "") -> Adoption:
     """System transaction: adopt the embedder of the settings.
 
     :param place: see `VectorLog`.
@@ -110,7 +111,7 @@ def adopt_embedder(root: Any, identity: str, dimensions: int, place: str = "") -
     return Adoption.COMES
 
 
-def finish_change(root: Any, identity: str) -> bool:
+def finish_change(root: Root, identity: str) -> bool:
     """System transaction: switch searches to the new embedder's vectors if none is missing. Return True if they switched."""
     library = library_of(root)
     change = library.change
@@ -127,19 +128,19 @@ class DueSections(NamedTuple):
     """Numbers of the unreadable sections."""
 
 
-def due_sections(root: Any, most: int) -> DueSections:
+def due_sections(root: Root, most: int) -> DueSections:
     """Return the sections that lack vectors of the embedder in the settings, the oldest first."""
     library = library_of(root)
     return _works(library, (library.change or library).waiting.keys(0, excludemin=True), most)
 
 
-def late_sections(root: Any, most: int) -> DueSections:
+def late_sections(root: Root, most: int) -> DueSections:
     """Return the sections that were added during a change and lack vectors of the old embedder, which searches use until its end."""
     library = library_of(root)
     return _works(library, library.waiting.keys(library.change.since, excludemin=True) if library.change is not None else [], most)
 
 
-def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
+def give_up(root: Root, work: EmbeddingWork, identity: str) -> None:
     """System transaction: leave a section without vectors of an embedder; searches find it by its words."""
     library = library_of(root)
     waiting = library.lacking(identity)
@@ -147,7 +148,7 @@ def give_up(root: Any, work: EmbeddingWork, identity: str) -> None:
         waiting.discard(work.section.number)
 
 
-def pass_over(root: Any, damaged: Iterable[int], identity: str) -> None:
+def pass_over(root: Root, damaged: Iterable[int], identity: str) -> None:
     """System transaction: leave unreadable sections without vectors of an embedder, so that they do not block others."""
     waiting = library_of(root).lacking(identity)
     for number in damaged if waiting is not None else []:
@@ -180,7 +181,7 @@ class RelinkedSection(NamedTuple):
     shelved: Shelved
 
 
-def unlinked_titles(root: Any, most: int) -> list[KnownName]:
+def unlinked_titles(root: Root, most: int) -> list[KnownName]:
     """Return the new titles with the number of their document; 0 for a document that no longer exists."""
     library = library_of(root)
     found = ((key, library.by_title.get(key, 0)) for key in itertools.islice(library.unlinked.keys("", excludemin=True), most))
@@ -195,7 +196,7 @@ class NewTitles(NamedTuple):
     """True if the chunks point at a removed document, which may have the same title."""
 
 
-def new_titles(root: Any, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
+def new_titles(root: Root, view: View, names: Sequence[KnownName], most: int) -> list[NewTitles]:
     """Return the sections with chunks that name one of these documents.
 
     :param most: chunks that are looked at for one name, those with most of its words first.
@@ -236,7 +237,7 @@ def relink(found: Iterable[NewTitles], shelver: Shelver) -> list[RelinkedSection
     return made
 
 
-def store_links(root: Any, names: Iterable[KnownName], made: Sequence[RelinkedSection]) -> Segment | None:
+def store_links(root: Root, names: Iterable[KnownName], made: Sequence[RelinkedSection]) -> Segment | None:
     """System transaction: store the new links of chunks, with changed index entries, and remove titles from the list of new ones."""
     library: Library = library_of(root)
     entries = []
@@ -266,7 +267,7 @@ MERGES = 8  # greatest number of merges of parts of one log in such a clean-up
 
 
 class VectorsHearer(Protocol):
-    """Listener that learns of each commit (`batos.app.memory.Recollection`)."""
+    """Listener that learns of each commit (`batos.app.memory.MemoryRuntime`)."""
 
     collection: Collection
 
@@ -492,37 +493,37 @@ class EmbeddingWorker:
         self._tidied_at = time.monotonic()
 
 
-def load_collection(root: Any) -> Collection:
+def load_collection(root: Root) -> Collection:
     """Return all that searches see, with the vectors of the embedder that the image has them of."""
     library = library_of(root)
     return Collection.load(library.text, library.vectors.get(library.embedder))
 
 
-def _logs(root: Any) -> list[str]:
+def _logs(root: Root) -> list[str]:
     """Return the names of the logs: "" for the text's log, the embedder's identity for a log of vectors."""
     return ["", *library_of(root).vectors]
 
 
-def _log(root: Any, name: str) -> Any:
+def _log(root: Root, name: str) -> Any:
     library = library_of(root)
     return library.vectors.get(name) if name else library.text
 
 
-def _most_dropped(root: Any) -> list[int]:
+def _most_dropped(root: Root) -> list[int]:
     return [log.dropped() for name in _logs(root) if (log := _log(root, name)) is not None]
 
 
-def _drops(root: Any, name: str) -> Drops:
+def _drops(root: Root, name: str) -> Drops:
     held = _log(root, name)
     return held.drops() if held is not None else Drops(np.empty(0, np.int64), np.empty(0, np.int64), BEGIN)
 
 
-def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | None:
+def _purge(root: Root, name: str, drops: Drops, after: int, rows: int) -> int | None:
     held = _log(root, name)
     return held.purge_some(drops, after, rows) if held is not None else None
 
 
-def _tidy(root: Any, name: str) -> bool:
+def _tidy(root: Root, name: str) -> bool:
     """Make one merge, if one is due. Return True if there may be more."""
     held = _log(root, name)
     return held is not None and bool(held.tidy())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from ZODB.POSException import POSKeyError
@@ -26,6 +26,7 @@ from batos.image import ledger
 from batos.memory.records import DIGEST, FAILURE, MISSION, Section
 from batos.memory.segments import Array
 from batos.memory.store import Library, library_of
+from batos.objects import Root
 
 if TYPE_CHECKING:
     from batos.memory.search_index import View
@@ -65,7 +66,7 @@ class ReadCounter:
         return dict(found)
 
 
-def note_reads(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -> None:
+def note_reads(root: Root, counts: Mapping[int, int], now: float, half_life_s: float) -> None:
     """System transaction: add reads of chunks."""
     library = library_of(root)
     found: Counter[int] = Counter()
@@ -88,7 +89,7 @@ class UnseenSections(NamedTuple):
     """Numbers of sections whose last read lies in the future, because the clock was wrong."""
 
 
-def unseen_sections(root: Any, now: float) -> UnseenSections:
+def unseen_sections(root: Root, now: float) -> UnseenSections:
     """Return the sections whose statistics must be added or removed. It looks at all sections: call it in a helper thread."""
     library = library_of(root)
     known, there = set(library.reads), set(library.sections)
@@ -96,7 +97,7 @@ def unseen_sections(root: Any, now: float) -> UnseenSections:
     return UnseenSections(sorted(there - known), sorted(known - there), ahead)
 
 
-def note_seen(root: Any, now: float, some: UnseenSections) -> None:
+def note_seen(root: Root, now: float, some: UnseenSections) -> None:
     """System transaction: add new sections to the statistics and remove deleted ones. A last read in the future becomes now."""
     library = library_of(root)
     for section in some.new:
@@ -127,7 +128,7 @@ def waits_for_vectors(library: Library, number: int, unread_s: float, patience_s
     return bool(library.embedder) and number in library.waiting and unread_s < patience_s
 
 
-def pin_source(root: Any, source: str, *, stays: bool) -> bool:
+def pin_source(root: Root, source: str, *, stays: bool) -> bool:
     """System transaction: pin or unpin the documents from a source, or below that folder. Return True if that is a change.
 
     :raises UnknownSource: if nothing of it is in the memory, and it is to be pinned.
@@ -216,7 +217,7 @@ class _Row(NamedTuple):
     lived: bool
 
 
-def plan_clusters(root: Any, view: View, limits: EvictionLimits, now: float) -> list[Cluster]:
+def plan_clusters(root: Root, view: View, limits: EvictionLimits, now: float) -> list[Cluster]:
     """Return the clusters that may be archived now, those with the lowest score first.
 
     :param now: seconds since the epoch.
@@ -232,7 +233,7 @@ def plan_clusters(root: Any, view: View, limits: EvictionLimits, now: float) -> 
     return [cluster for places in groups.values() for cluster in _clusters(rows, means, places, limits)]
 
 
-def _candidates(root: Any, library: Library, limits: EvictionLimits, now: float) -> list[_Row]:
+def _candidates(root: Root, library: Library, limits: EvictionLimits, now: float) -> list[_Row]:
     """Return the sections that may be archived, those with the lowest score first. The reason is empty if it is not known yet."""
     stay, turns = pinned_documents(library), LoopTurns()
     judged = []
@@ -263,7 +264,7 @@ def _candidates(root: Any, library: Library, limits: EvictionLimits, now: float)
     return rows
 
 
-def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool, bool] | None:
+def _kind(root: Root, library: Library, number: int, looked: int) -> tuple[int, int, bool, bool] | None:
     """Return facts about a document's sections: the chunks that they stand for, level, class, and whether its mission was folded.
 
     None if they must stay.

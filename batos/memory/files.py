@@ -394,14 +394,14 @@ def read_file(path: str, largest: int, own: DaemonFiles) -> File:
         with open(path, "rb", opener=_opened) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise Unreadable("it is no file")
+                raise Unreadable("it is not a file")
             if why := own.why_not(_place_of(file.fileno(), path), about):
                 raise Unreadable(why)
             if about.st_size > largest:
                 raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting memory.file_bytes): split it")
             data = file.read(largest + 1)
     except UnicodeEncodeError:
-        raise Unreadable("its name is no UTF-8; rename it") from None
+        raise Unreadable("its name is not valid UTF-8; rename it") from None
     except FileNotFoundError as e:
         raise Unreadable(f"it cannot be read: {e.strerror}") from None
     except OSError as e:

@@ -23,6 +23,7 @@ from batos.image.living_image import LivingImage
 from batos.memory.files import LeftOut, files_in
 from batos.memory.ingest import PASSING, SHUT, Ingest, IngestLimits, files_known
 from batos.memory.store import library_of
+from batos.objects import Root
 
 log = structlog.get_logger("batos.memory")
 
@@ -154,7 +155,7 @@ def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) ->
 def _checked(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[str, tuple[int, int]]:
     path = os.path.normpath(folder)
     if not os.path.isabs(path):
-        raise Unreadable(f"{folder!r} is no absolute path; the daemon does not know which folder you are in")
+        raise Unreadable(f"{folder!r} is not an absolute path; write one that begins with /")
     if not os.path.isdir(path):
         raise Unreadable(f"it is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
     files_in(path, most, own, exclude=exclude)
@@ -167,7 +168,7 @@ def _identity(folder: str) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def _watch(root: Any, folder: str, identity: tuple[Any, ...] | None) -> None:
+def _watch(root: Root, folder: str, identity: tuple[Any, ...] | None) -> None:
     watched = library_of(root).watched
     if identity is not None:
         watched[folder] = identity

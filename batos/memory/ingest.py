@@ -38,6 +38,7 @@ from batos.memory.records import Section
 from batos.memory.section_builder import KnownName, Shelved, Shelver, digest_of
 from batos.memory.segments import Segment, build
 from batos.memory.store import library_of
+from batos.objects import Root
 
 log = structlog.get_logger("batos.memory")
 _TEXT = 4  # greatest number of characters from one file, as a multiple of the largest file's bytes: a table repeats its columns in each row
@@ -176,7 +177,7 @@ class Batches:
                 break
         segment = build(entry for each in shelved for entry in each.entries) if shelved else None
         if not self._now:
-            raise Unreadable("there is no text in it")
+            raise Unreadable("it has no text")
         kept = set(self._now)
         rest = [] if last else [number for number in self._old if number not in kept]
         return Batch(shelved, segment, self._now + rest, last)
@@ -288,7 +289,7 @@ class Ingest:
         skipped: dict[str, str] = {}
         for path in paths:
             if not os.path.isabs(path):
-                raise Unreadable(f"{path!r} is no absolute path; the daemon does not know which folder you are in")
+                raise Unreadable(f"{path!r} is not an absolute path; write one that begins with /")
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
@@ -439,14 +440,14 @@ def _trouble(e: OSError | BatosError) -> str:
 # --- reads and system transactions
 
 
-def next_file(root: Any) -> tuple[str | None, int]:
+def next_file(root: Root) -> tuple[str | None, int]:
     """Return a file that waits, and the attempts at it."""
     queue = library_of(root).queue
     path = queue.minKey() if queue else None
     return path, 0 if path is None else queue[path]
 
 
-def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
+def known_sections(root: Root, path: str, digest: bytes) -> KnownSections:
     """Read the sections that the memory holds of a file.
 
     :param digest: digest of the file's present content.
@@ -464,7 +465,7 @@ def known_sections(root: Any, path: str, digest: bytes) -> KnownSections:
     )
 
 
-def queue_files(root: Any, paths: list[str], most: int) -> None:
+def queue_files(root: Root, paths: list[str], most: int) -> None:
     """Queue files, durably.
 
     :raises Busy: if more than `most` would wait.
@@ -476,14 +477,14 @@ def queue_files(root: Any, paths: list[str], most: int) -> None:
         library.queue.setdefault(path, 0)  # a watcher asks again after a restart; the count of attempts goes on
 
 
-def begin_file(root: Any, path: str) -> None:
+def begin_file(root: Root, path: str) -> None:
     """Count an attempt at a file, so that one which kills the daemon does not do so for ever."""
     queue = library_of(root).queue
     if path in queue:
         queue[path] += 1
 
 
-def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:
+def _done(root: Root, path: str, stamp: tuple[int, int]) -> None:
     library = library_of(root)
     library.queue.pop(path, None)
     library.refused.pop(path, None)
@@ -496,7 +497,7 @@ def _followed(library: Any, path: str) -> bool:
     return any(path.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched)
 
 
-def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[int]:
+def _alias(root: Root, number: int, path: str, stamp: tuple[int, int]) -> list[int]:
     """Register another path of a document. Return the chunks of the document that this path had before."""
     library = library_of(root)
     dropped = _leave(library, path)
@@ -508,7 +509,7 @@ def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[in
 
 
 def store_batch(
-    root: Any,
+    root: Root,
     file: tuple[str, tuple[int, int]],
     number: int,
     facts: Facts,
@@ -551,7 +552,7 @@ def _leave(library: Any, path: str) -> list[int]:
     return []
 
 
-def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
+def _forget(root: Root, source: str) -> tuple[Facts, list[int]]:
     library = library_of(root)
     document = library.document(source)
     told = {"source": source, "title": document.title, "kept": [other for other in document.sources if other != source]}
@@ -561,13 +562,13 @@ def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
     return told, dropped
 
 
-def _vanished(root: Any, path: str) -> list[int]:
+def _vanished(root: Root, path: str) -> list[int]:
     library = library_of(root)
     library.refused.pop(path, None)
     return _leave(library, path)
 
 
-def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: str, most: int) -> None:
+def _refuse(root: Root, path: str, stamp: tuple[int, int], error: Facts, cause: str, most: int) -> None:
     library = library_of(root)
     library.queue.pop(path, None)
     library.refused[path] = (error["code"], error["message"], round(time.time(), 3), cause)
@@ -576,7 +577,7 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: s
         del library.refused[min(library.refused, key=lambda known: library.refused[known][2])]
 
 
-def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
+def files_known(root: Root, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
     """Return the files of a folder: those that were read or refused, with the time and size at that moment; those that wait; and for
     each refused file the reason (`SHUT`, `PASSING`, or the version of the readers; empty from an early BAT OS) and the time.
     """

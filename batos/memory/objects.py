@@ -27,7 +27,7 @@ from batos.image.living_image import add_missing
 from batos.image.mission_index import descending
 from batos.memory.records import DIGEST, FAILURE, MISSION, NOTE, STATEMENT, SUMMARY
 from batos.memory.store import Library, library_of
-from batos.objects import Primitive, UvmObject
+from batos.objects import Primitive, Root, UvmObject
 from batos.objects.json_form import oid_of
 
 FILE, USER, TOOL, SELF = "file", "user", "tool", "self"
@@ -37,7 +37,7 @@ _LEAST = 12
 """Least number of characters of a model's answer that a note must repeat to have the model as its origin."""
 
 
-def origin_of(root: Any, document: UvmObject) -> str:
+def origin_of(root: Root, document: UvmObject) -> str:
     """Return the origin of a document's content; one of `ORIGINS`."""
     kind = document.kind
     if document.origin in ORIGINS:
@@ -51,7 +51,7 @@ def origin_of(root: Any, document: UvmObject) -> str:
     return _of_note(root, document) if kind == NOTE else FILE
 
 
-def _of_summary(root: Any, document: UvmObject) -> str:
+def _of_summary(root: Root, document: UvmObject) -> str:
     """Return the origin of a summary: chosen sentences keep their origin, a model's text belongs to the system."""
     if document.archive is None or document.archive.by_model:
         return SELF
@@ -59,7 +59,7 @@ def _of_summary(root: Any, document: UvmObject) -> str:
     return origins.pop() if len(origins) == 1 else FILE
 
 
-def _of_note(root: Any, document: UvmObject) -> str:
+def _of_note(root: Root, document: UvmObject) -> str:
     """Return the origin of a note without one, as in version 0.1.0, from the mission that kept it."""
     try:
         mission = ledger.mission_of(root, document.mission)
@@ -95,7 +95,7 @@ def _texts(value: Any) -> list[str]:
 # --- own answers that the user confirmed
 
 
-def vouched(root: Any) -> frozenset[int]:
+def vouched(root: Root) -> frozenset[int]:
     """Return the numbers of the documents that are of missions which the user rated +1."""
     return frozenset(root["lobby"].memory.vouched.keys(0, excludemin=True))
 
@@ -107,7 +107,7 @@ def none_vouched() -> LLTreeSet:
     return LLTreeSet([0])
 
 
-def vouch(root: Any, mission: str, rating: int) -> None:
+def vouch(root: Root, mission: str, rating: int) -> None:
     """System transaction: make a mission's answers evidence if the user rates it +1, and revoke that otherwise."""
     number = library_of(root).by_source.get(f"mission:{mission}")
     if number is None:  # the rating is applied again when the mission becomes memory
@@ -231,7 +231,7 @@ def _library(obj: UvmObject) -> Library:
 _SHOWN = 100  # greatest number of refusals in one answer
 
 
-def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
+def memory_contents(root: Root, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of the memory as plain values; with `documents`, also that many documents, newest first.
 
     :param away: watched folders that cannot be read, with the reasons.
@@ -263,7 +263,7 @@ def memory_contents(root: Any, documents: int | None, away: Mapping[str, str], l
     return told
 
 
-def _listed(root: Any, library: Library, document: UvmObject) -> dict[str, Any]:
+def _listed(root: Root, library: Library, document: UvmObject) -> dict[str, Any]:
     return {
         "source": document.source,
         "sources": list(document.sources),

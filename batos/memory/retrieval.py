@@ -37,6 +37,7 @@ from batos.memory.segments import LIVED, NUMBER, WHEN, Array, speaker_key
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.store import library_of
 from batos.memory.tokenizer import asks_what_was_answered, subject_of
+from batos.objects import Root
 from batos.objects.json_form import oid_of
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Retrieval:
 
     def _understand(self, view: View, wanted: PassageQuery, today: date) -> tuple[Filters | None, Any]:
 
-        def understand(root: Any) -> tuple[Filters | None, Any]:
+        def understand(root: Root) -> tuple[Filters | None, Any]:
             called = library_of(root).catalogue.called
             return _filters(wanted, _documents(root, wanted), called), search.prepare_question(
                 view, wanted.question, today=today, called=called
@@ -193,7 +194,7 @@ class Retrieval:
         """Return the vectors of a question, made by the embedder of the view's vectors; or the reason why there are none."""
 
         if not view.has.any():
-            return None, "no passage has its vector yet"
+            return None, "no passage has a vector yet"
         maker = view.maker
         if self._now() < self._away_until and maker.identity == self._away:
             return None, self._why
@@ -202,7 +203,7 @@ class Retrieval:
             async with asyncio.timeout(self._limit_s):
                 identity = await embedder.identity()
                 if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
-                    return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
+                    return None, f"the vectors are from {maker.identity}, which is no longer available; {identity} makes them anew"
                 # for a question of few words the two texts are equal
                 rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))
         except (TimeoutError, BatosError) as e:
@@ -222,7 +223,7 @@ def _filters(wanted: PassageQuery, documents: set[int] | None, called: Callable[
     return filters if filters != Filters() else None
 
 
-def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
+def _documents(root: Root, wanted: PassageQuery) -> set[int] | None:
     """Return the numbers of the documents that fit; None for all.
 
     :raises InvalidInput: for a kind that no document can have.
@@ -243,14 +244,14 @@ def _documents(root: Any, wanted: PassageQuery) -> set[int] | None:
     return found
 
 
-def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
+def _passages(root: Root, hits: list[Hit]) -> list[dict[str, Any] | None]:
     """Return the facts about each chunk; None for a chunk that is gone or damaged."""
 
     library = library_of(root)
     return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]
 
 
-def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
+def _readable(root: Root, library: Any, hit: Hit) -> dict[str, Any] | None:
     try:
         return _passage(root, library, hit)
     except (ImageDamaged, POSKeyError) as e:  # the self-audit reports the damage as well; the search returns the other passages
@@ -258,7 +259,7 @@ def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
         return None
 
 
-def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
+def _passage(root: Root, library: Any, hit: Hit) -> dict[str, Any]:
 
     chunk = library.chunks[hit.id]
     document = chunk.document
@@ -336,7 +337,7 @@ async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *
     return [number for number, _ in found if number not in retold][:most]
 
 
-def _understood(root: Any, view: View, text: str) -> Question:
+def _understood(root: Root, view: View, text: str) -> Question:
     return search.prepare_question(view, text, called=library_of(root).catalogue.called)
 
 
@@ -351,11 +352,11 @@ def _best(
     return [(hit.id, of) for hit, one, of in zip(found.hits, fits.tolist(), of_others.tolist(), strict=True) if one]
 
 
-def _retold(root: Any, found: list[int]) -> frozenset[int]:
+def _retold(root: Root, found: list[int]) -> frozenset[int]:
     """Return those of these chunks that a model made from documents that are still live."""
     chunks = library_of(root).chunks
     return frozenset(number for number in found if number in chunks and _is_retold(root, chunks[number].document))
 
 
-def _is_retold(root: Any, document: Any) -> bool:
+def _is_retold(root: Root, document: Any) -> bool:
     return document.archive is None and origin_of(root, document) == SELF

@@ -20,7 +20,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from ZODB.POSException import POSKeyError
@@ -33,7 +33,7 @@ from batos.memory.segments import LIVED, Array, Entry, Facts, Segment, build, sp
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.store import Library, library_of
 from batos.memory.tokenizer import content_words, words
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 _WORD = re.compile(r"[^\W_]+")
 _ASIDE = re.compile(r"(?<!\s)\s*\([^()]*+\)\s*+$")
@@ -131,7 +131,7 @@ class KnownNames:
         return NamedEntities(keys, tuple(dict.fromkeys(name.document for name in others if name.document)))
 
 
-def known_names(root: Any) -> list[KnownName]:
+def known_names(root: Root) -> list[KnownName]:
     """Return all names in the image, but for those in records that are damaged: the self-audit tells of them."""
     library, found = library_of(root), []
     for entity in library.entities.values():
@@ -274,12 +274,12 @@ def prepare_document(
     number = shelver.numbers.take()
     parts = list(bounded(draft.parts, section_chars))
     if not parts:
-        raise InvalidInput(f"there is nothing to remember of {source!r}: it has no words")
+        raise InvalidInput(f"{source!r} has no words, so there is nothing to remember")
     shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day, about=about or about_of(of)) for part in parts]
     return PreparedDocument(draft, source, mission, number, shelved, of)
 
 
-def store_document(root: Any, prepared: PreparedDocument, segment: Segment | None) -> None:
+def store_document(root: Root, prepared: PreparedDocument, segment: Segment | None) -> None:
     """Store a prepared document.
 
     :param segment: segment of its index entries; None if they come with those of another document.
@@ -287,7 +287,7 @@ def store_document(root: Any, prepared: PreparedDocument, segment: Segment | Non
     """
     library, (draft, source, mission, number, shelved, of) = library_of(root), prepared
     if source in library.by_source:
-        raise InvalidInput(f"something from {source!r} is in the memory already; forget it first, or give this another source")
+        raise InvalidInput(f"the memory already has the source {source!r}; forget it first, or give another source")
     days = tuple(sorted({each.shelf.section.day for each in shelved} - {0}))
     facts = {
         "title": draft.title, "kind": draft.kind, "source": source, "sources": (source,), "tags": draft.tags, "mission": mission,
@@ -297,11 +297,11 @@ def store_document(root: Any, prepared: PreparedDocument, segment: Segment | Non
 
 
 def remember_document(
-    root: Any, draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()
+    root: Root, draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()
 ) -> Segment:
     """Prepare a document and put it into the memory; see `prepare` and `keep`.
 
-    :returns: the index entries of its chunks, for `Recollection.stored` after the commit.
+    :returns: the index entries of its chunks, for `MemoryRuntime.stored` after the commit.
     """
     prepared = prepare_document(draft, shelver, source=source, mission=mission, section_chars=section_chars, of=of)
     segment = build(prepared.entries)
@@ -389,7 +389,7 @@ def make_section(planned: EmbeddingPlan, vectors: Array, shelver: Shelver, limit
     return EmbeddedSection(work.section, None if same else shelved, rows)
 
 
-def store_vectors(root: Any, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
+def store_vectors(root: Root, identity: str, made: Sequence[EmbeddedSection]) -> StoredVectors:
     """System transaction: store the vectors of sections, unless a section has changed or is gone.
 
     :param identity: identity of the embedder; vectors of an embedder that is out of use are discarded.

@@ -25,7 +25,7 @@ from ZODB.POSException import POSKeyError
 from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.image import blobs
 from batos.memory.records import EPOCH, UNTITLED, Catalogue, Change, Counts, Epoch, GrowingTree, Section, Shelf
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 if TYPE_CHECKING:
     from batos.memory.archive_format import ArchiveContent
@@ -77,7 +77,7 @@ def complete_titles(library: Library) -> None:
                 add_title(library, title_of(document), number)
 
 
-def add_mentions(library: Library, root: Any, chunk: UvmObject) -> None:
+def add_mentions(library: Library, root: Root, chunk: UvmObject) -> None:
     """Add a chunk to the entities that it mentions. Missing entities are made."""
     for key in chunk.mentioned:
         _entity(library, root, key, chunk.speaker if chunk.speaker.casefold() == key else key).chunks[chunk.number] = None
@@ -102,7 +102,7 @@ def remove_mentions(library: Library, number: int, keys: Iterable[str]) -> None:
                 library.counts.add(entities=-1)
 
 
-def change_mentions(library: Library, root: Any, shelf: Shelf) -> None:
+def change_mentions(library: Library, root: Root, shelf: Shelf) -> None:
     """Replace the mentions of a section's chunks by those of these passages; the chunks stay."""
     for number, passage in zip(shelf.section.numbers, shelf.passages, strict=True):
         chunk = library.chunks[number]
@@ -123,7 +123,7 @@ def restore_entity(library: Library, key: str, entity: UvmObject) -> None:
         library.entities[key] = entity
 
 
-def _entity(library: Library, root: Any, key: str, written: str) -> UvmObject:
+def _entity(library: Library, root: Root, key: str, written: str) -> UvmObject:
     found = library.entities.get(key)
     if found is None:
         named = library.by_title.get(key)
@@ -143,7 +143,7 @@ def summary_source(number: int) -> str:
     return f"summary:{number}"
 
 
-def epoch_of(root: Any) -> int:
+def epoch_of(root: Root) -> int:
     """Return the epoch of a new run of the process. The transaction that stores the first object of the run stores it, too."""
     return int(library_of(root).epoch.value)
 
@@ -226,7 +226,7 @@ class Library(Persistent):
         number = self.by_source.get(source)
         if number is None:
             near = ", ".join(sorted(self.by_source, key=lambda known: _apart(known, source))[:3]) or "none yet"
-            raise UnknownSource(f"nothing in the memory is from {source!r}; `batos memory documents` lists what there is, such as: {near}")
+            raise UnknownSource(f"the memory has no source {source!r}; `batos memory documents` lists what there is, such as: {near}")
         return self.documents[number]  # type: ignore[no-any-return]
 
     def section_of(self, chunk: UvmObject) -> Section:
@@ -236,7 +236,7 @@ class Library(Persistent):
         :raises ImageDamaged: if it is in none.
         """
         if chunk.number not in self.chunks:
-            raise InvalidInput(f"{chunk!r} is not in the memory any more: it was forgotten, archived or cut anew; search for it again")
+            raise InvalidInput(f"{chunk!r} is no longer in the memory: it was forgotten, archived or cut anew; search for it again")
         try:
             found = self.section(self.starts[self.starts.maxKey(chunk.number)])
         except (ValueError, KeyError):
@@ -264,7 +264,7 @@ class Library(Persistent):
     # --- changes
 
     def put(
-        self, root: Any, number: int, facts: Mapping[str, Any], shelves: Iterable[Shelf], segment: Any, sections: Iterable[int]
+        self, root: Root, number: int, facts: Mapping[str, Any], shelves: Iterable[Shelf], segment: Any, sections: Iterable[int]
     ) -> list[int]:
         """Store a document, or more of one: its facts, new sections, and the list of all its sections.
 
@@ -295,7 +295,7 @@ class Library(Persistent):
             self.text.add(segment)
         return dropped + self.drop_sections(gone)
 
-    def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
+    def recut(self, root: Root, was: Section, shelf: Shelf) -> list[int]:
         """Replace the chunks of a section, which is otherwise unchanged. Return the numbers of the old chunks.
 
         Their index entries are the caller's business; those of the old ones are dropped.
@@ -348,7 +348,7 @@ class Library(Persistent):
         """Forget the archived content of a document. Return the numbers of the chunks of summaries that covered it."""
         return _forget_archived(self._p_jar.root(), document) if document.archives else []
 
-    def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
+    def bring_back(self, root: Root, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
         """Restore a forgotten document: the same objects, under the same numbers. Its vectors are made anew.
 
         :param segment: the index entries of its chunks; None if they come with those of another document.
@@ -361,7 +361,7 @@ class Library(Persistent):
         if segment is not None:
             self.text.add(segment)
 
-    def enter(self, root: Any, section: Section, chunks: Iterable[UvmObject]) -> None:
+    def enter(self, root: Root, section: Section, chunks: Iterable[UvmObject]) -> None:
         """Add a section with existing chunks. The caller adds its index entries and vectors."""
         self._enter(section)
         for chunk in chunks:
@@ -394,7 +394,7 @@ class Library(Persistent):
                     del index[key]
         self.catalogue.drop(document.number)
 
-    def _place(self, root: Any, document: UvmObject, shelf: Shelf) -> None:
+    def _place(self, root: Root, document: UvmObject, shelf: Shelf) -> None:
         prototype, section = root["lobby"].traits.chunk, shelf.section
         self._claim(section.first)
         self._enter(section)
@@ -459,12 +459,12 @@ class Library(Persistent):
                 log.drop(dropped)
 
 
-def library_of(root: Any) -> Library:
+def library_of(root: Root) -> Library:
     """Return the library of an image."""
     return root["lobby"].memory.library  # type: ignore[no-any-return]
 
 
-def fill_archive(node: UvmObject, root: Any, material: ArchiveContent, data: bytes) -> None:
+def fill_archive(node: UvmObject, root: Root, material: ArchiveContent, data: bytes) -> None:
     """Store material in an archive.
 
     :param data: `batos.memory.archive_format.pack_archive` of it.
@@ -475,7 +475,7 @@ def fill_archive(node: UvmObject, root: Any, material: ArchiveContent, data: byt
     node.of = tuple(library_of(root).documents[number] for number in documents)
 
 
-def _forget_archived(root: Any, document: UvmObject) -> list[int]:
+def _forget_archived(root: Root, document: UvmObject) -> list[int]:
     """Remove a document from all archives for good. Return the numbers of the chunks of the summaries that covered it.
 
     The archives are packed again without it, and wait for another summary. The old blobs leave the disk with the pack that drops this

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from batos.errors import BatosError
 from batos.image import history
-from batos.objects import Method, Primitive, UvmObject
+from batos.objects import Method, Primitive, Root, UvmObject
 
 WALKED = 10_000  # greatest number of objects that a walk over paths visits; telemetry finds methods of objects in trees
 
@@ -22,7 +22,7 @@ class UsageRecord(Protocol):
     def last(self) -> float: ...
 
 
-def holders(root: Any, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
+def holders(root: Root, uses: Iterable[str]) -> Iterator[tuple[str, UvmObject]]:
     """Yield the objects that may hold methods, each once: by path, then by the ids that telemetry noted (`oid:1f selector`)."""
     seen: set[bytes] = set()
     for path, obj in _walk(root["lobby"]):

@@ -27,6 +27,7 @@ from batos.objects import Example, Intent, Method, Primitive, UvmObject, find
 from batos.objects.json_form import oid_of
 from batos.sandbox import Activity, Sandbox, Sender
 from batos.synthesis.specification import KINDS, kind_of
+from batos.tools import connections
 
 
 class BeingWritten(BatosSignal):
@@ -184,9 +185,14 @@ class MethodRuntime:
         self._started = False
         self._writers_known = writers_known
 
-    def audit(self, source: str, selector: str) -> Verdict:
-        """Return the guardian's verdict, by the policy of the settings."""
-        verdict = self._guardian.audit(source, selector, self._policy)
+    def audit(self, source: str, selector: str, *, tools: bool = False) -> Verdict:
+        """Return the guardian's verdict, by the policy of the settings.
+
+        :param tools: True for a method that may use tools: the policy grants that besides.
+        """
+        policy = self._policy.granting(TOOLS) if tools else self._policy
+        there = self.image.read(connections.tool_names) if TOOLS in policy.capabilities else None
+        verdict = self._guardian.audit(source, selector, policy, tools=there)
         self.bus.publish(SourceAudited(verdict.accepted))
         return verdict
 
@@ -220,6 +226,15 @@ class MethodRuntime:
         """End the sandbox, if it was started."""
         if self._started:
             await self._sandbox.close()
+
+
+TOOLS = "tools"
+"""Capability of the guardian's policy that lets a method use tools."""
+
+
+def may_use_tools(method: Method) -> bool:
+    """Return True if the policy under which a method was written lets it use tools."""
+    return TOOLS in str(dict(method.provenance).get("policy", "")).split("+")
 
 
 def home_of(obj: UvmObject, selector: str) -> UvmObject:

@@ -66,7 +66,7 @@ _CODE = re.compile(
 _ITEM = re.compile(r"\s*([-*•·–]|\d{1,3}[.)])\s+")
 _ENDS = (".", "!", "?", "。", "！", "？", "…", "।", "؟")
 _EAST = frozenset(("HIRAGANA", "KATAKANA", "CJK", "KATAKANA-HIRAGANA"))
-"""Scripts that occur in one Japanese text; the last of them is that of Chinese, too."""
+"""Scripts that occur in one Japanese text; Chinese uses the last one too."""
 _WEIGHT = {"HIRAGANA": 2, "KATAKANA": 2, "CJK": 4, "HANGUL": 3}
 """Letters of an alphabet for which one character of a script counts."""
 
@@ -120,7 +120,7 @@ def differs_in_language(answer: str, brief: str) -> str | None:
 def _asked(brief: str) -> str | None:
     """Return the language of a brief; None if its parts differ in language, or the language of one is uncertain.
 
-    Who quotes a text may ask about it in another language than the text's.
+    A brief may quote a text in one language and ask about it in another.
     """
     parts = [part for part in re.split(r"\n+|(?<=[:：])\s", brief) if _WORD.search(part)]
     if len(parts) < 2:
@@ -170,12 +170,12 @@ _VOWELS = frozenset("aeiouy")
 _ECHO_WORDS = 8  # an answer that exceeds the brief by this many words adds something of its own
 
 
-def whole(text: str, *, cut: bool) -> str:
-    """Return an answer that reached its length limit, up to its last whole sentence or line; any other as it is.
+def without_partial_end(text: str, *, cut: bool) -> str:
+    """Return a cut answer up to its last whole sentence or line; any other answer unchanged.
 
-    Repetitions at the end of such an answer are left out, too.
+    Repetitions at the end of a cut answer are left out.
 
-    :param cut: True if the model was stopped, and did not end by itself.
+    :param cut: True if the answer reached its length limit.
     """
     if not cut:
         return text
@@ -224,8 +224,8 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
     if (len(words) >= 24 and len(set(words)) * 8 < len(words)) or _repeats(text):
         return "it repeats a few words over and over"
     if _no_words(words):
-        return "much of it is no words"
-    if prompt and _tells_back(words, prompt, brief):
+        return "much of it is not words"
+    if prompt and _repeats_prompt(words, prompt, brief):
         return "it tells the instructions back"
     if brief and _echoes(words, brief.lower().split()):
         return "it only repeats the brief"
@@ -259,7 +259,7 @@ def _no_words(words: list[str]) -> bool:
     return len(odd) >= 3 and len(odd) >= _NO_WORDS * len(latin)
 
 
-def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
+def _repeats_prompt(words: list[str], prompt: str, asked: str) -> bool:
     """Return True if an answer repeats a run of words from the prompt that the brief does not have."""
     said = f" {' '.join(_bare(words))} "
     found = [run for run in _runs(prompt) if run in said]
@@ -294,7 +294,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
     :param source: a source that the guardian accepted.
     :param own: words of the user.
     """
-    for text in _said(ast.parse(source)):
+    for text in _sentences(ast.parse(source)):
         insult = next((found[0] for found in _INSULTS.finditer(text) if found[0].lower() not in own.lower()), None)
         if insult is not None:
             return f"it says {insult!r}, which insults whoever asks; say what is wrong in plain words"
@@ -303,14 +303,14 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
     return None
 
 
-def _said(tree: ast.AST) -> Iterator[str]:
+def _sentences(tree: ast.AST) -> Iterator[str]:
     """Yield the texts that are sentences, and those that the method returns or raises unchanged."""
     documented = {
         id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Return | ast.Raise):
-            yield from _at_once(node.value if isinstance(node, ast.Return) else node.exc)
+            yield from _literal_texts(node.value if isinstance(node, ast.Return) else node.exc)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
             if len(node.value.split()) >= _SENTENCE:
                 yield node.value
@@ -318,19 +318,19 @@ def _said(tree: ast.AST) -> Iterator[str]:
             yield _joined(node)
 
 
-def _at_once(node: ast.expr | None) -> Iterator[str]:
+def _literal_texts(node: ast.expr | None) -> Iterator[str]:
     """Yield the texts that an expression is, by whichever way."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):
-        yield from _at_once(node.body)
-        yield from _at_once(node.orelse)
+        yield from _literal_texts(node.body)
+        yield from _literal_texts(node.orelse)
     elif isinstance(node, ast.BinOp | ast.BoolOp):
         for one in (node.left, node.right) if isinstance(node, ast.BinOp) else node.values:
-            yield from _at_once(one)
+            yield from _literal_texts(one)
     elif isinstance(node, ast.Call):
         for one in node.args:
-            yield from _at_once(one)
+            yield from _literal_texts(one)
 
 
 def _joined(node: ast.JoinedStr) -> str:
@@ -341,7 +341,7 @@ Nearness: TypeAlias = Callable[[str, Sequence[str]], Awaitable[float | None]]
 """Returns the cosine of a text to the most similar of other texts; None if it is not available now."""
 
 
-async def not_told(text: str, others: Sequence[str]) -> None:
+async def no_similarity(text: str, others: Sequence[str]) -> None:
     """Return no similarity: the `Nearness` without an embedder."""
 
 

@@ -44,7 +44,7 @@ def check_schema(schema: Any) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
         _follow_references(schema)
     except jsonschema.SchemaError as e:
-        raise InvalidInput(f"`schema` is no JSON schema: at {json_schema.path_of(e)}: {e.message}") from None
+        raise InvalidInput(f"`schema` is not a valid JSON schema: at {json_schema.path_of(e)}: {e.message}") from None
     except RecursionError:
         raise InvalidInput("`schema` is nested too deep") from None
 
@@ -56,7 +56,7 @@ async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
         # raises for values that JSON cannot hold: NaN, 1e999, half of a surrogate pair
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as e:
-        return None, f"it is no JSON ({e})"
+        return None, f"it is not valid JSON ({e})"
     if _is_plain(schema):
         return value, json_schema.problem_of(value, schema)
     child = IsolatedChild(json_schema.__name__, memory=CHECK_BYTES)
@@ -65,7 +65,7 @@ async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
     except ChildStopped as e:
         limit = {"time": f"{CHECK_S:g} s", "memory": f"{CHECK_BYTES >> 20} MiB"}.get(e.reason)
         why = f" ({e.detail or e.reason})" if limit is None else f" ({limit}): a pattern or reference in it takes too long for this answer"
-        return value, f"it could not be held against the schema{why}"
+        return value, f"it could not be checked against the schema{why}"
     finally:
         await child.close()
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import re
+import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from batos.mind.brief_values import (
@@ -25,7 +26,9 @@ from batos.mind.brief_values import (
     PHRASE,
     QUOTED,
     REST,
+    TEXT_LIMIT,
     TIME,
+    TOPIC,
     BriefValue,
     Word,
     folded,
@@ -93,7 +96,7 @@ class ArgumentReading(NamedTuple):
     open: tuple[Path, ...]
     """Required parameters without a value"""
     evident: float
-    """Share of the required parameters for whose value something speaks besides its type: 0 to 1; 1 where none is required"""
+    """Share of the required parameters for whose value something speaks besides its type: 0 to 1; 0.5 where none is required"""
 
 
 def parameters_of(schema: Mapping[str, Any]) -> list[ReadParameter]:
@@ -159,7 +162,7 @@ def read_arguments(text: str, schema: Mapping[str, Any], about: str = "", alike:
     open_ = tuple(one.path for one in parameters if one.required and not _has(arguments, one.path))
     needed = [(one, fit) for one, fit in zip(takes, chosen, strict=True) if one.of.required]
     sure = sum(fit is not None and fit.score >= _EVIDENT for _, fit in needed)
-    return ArgumentReading(_complete(arguments, schema, schema), open_, sure / len(needed) if needed else 1.0)
+    return ArgumentReading(_complete(arguments, schema, schema), open_, sure / len(needed) if needed else 0.5)
 
 
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,6 +251,7 @@ class _Taking:
         shared = {stem for other in others if other is not of for stem in _stems(other.about)}
         names = {stem for other in others if other is not of for stem in map(stem_of, other.words)}
         self._named = names
+        self._zoned = bool({"timezone", "tz"} & set(of.words)) or re.search(r"\b(?:iana|time ?zone)\b", of.about, re.I) is not None
         self._about = {stem: 0.15 if stem in shared or stem in names else 0.45 for stem in _stems(of.about) if stem not in self._name}
         self._kinds = {kind for kind, words in self._lists.kinds.items() if words.intersection(of.words)}
         self._choices = _choices(of)
@@ -393,6 +397,10 @@ class _Taking:
         start, end, said = self._stripped(value)
         if not said:
             return
+        if self._zoned:
+            if (zone := _zones().get(folded(str(said)).replace(" ", "_"))) is not None:
+                yield _Fit(score + 1.6, start, end, zone)
+            return
         moment = "moment" in kinds or self.of.schema.get("format") in ("date", "date-time", "time")
         if value.kind in (DATE, TIME):
             score += 1.6 if moment else -0.6
@@ -408,6 +416,10 @@ class _Taking:
             score += 0.8
         elif value.kind == FORMULA:
             score += 1.5 if {"function", "equat", "express", "formula", "polynomi"} & {*self._name, *self._about} else -0.3
+        elif value.kind == TOPIC:
+            if "topic" not in kinds:
+                return
+            score += 0.8
         elif value.kind == REST:
             score += 0.3
         elif value.kind == NAME:
@@ -524,6 +536,20 @@ class _Taking:
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+", folded(text)))
+
+
+@cache
+def _zones() -> dict[str, str]:
+    """Return the time zones of this machine's database, by their names and by the names of their cities."""
+    zones = sorted(zoneinfo.available_timezones(), key=lambda zone: (-zone.count("/"), zone))
+    return {folded(zone): zone for zone in zones} | {folded(zone.rpartition("/")[2]): zone for zone in zones if zone.count("/") == 1}
+
+
+def named_share(text: str, name: str) -> float:
+    """Return the share of the words of a tool's name that a text has in any form: 0 to 1."""
+    stems = {stem for stem in map(stem_of, _CAMEL.split(name)) if stem}
+    said = {word.stem for word in words_of(text[:TEXT_LIMIT]) if word.stem}
+    return sum(any(_kin(stem, word) for word in said) for stem in stems) / len(stems) if stems else 0.0
 
 
 def _stems(text: str) -> set[str]:

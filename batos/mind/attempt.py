@@ -1,8 +1,8 @@
 """Attempt: one try to think a mission through, as the states and primitives see it.
 
 An attempt is made of the mission's record, of services that all attempts share (`AttemptServices`), and of a source of inferences
-(`batos.mind.inference`): live for a mission that is really thought through, the journal alone for a replay, a budget for a rehearsal. What
-it may do besides is an `AttemptPolicy`. Code that runs inside finds it by `current` (see `batos.scope`).
+(`batos.mind.inference`): live for a mission, the journal alone for a replay, a budget for a rehearsal. Its permissions are an
+`AttemptPolicy`. Code that runs inside finds it by `current` (see `batos.scope`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from batos.image import journal, model_registry
 from batos.image.mission_record import MissionRecord
 from batos.methods.runtime import Making
 from batos.mind import answer_schema, prompts
-from batos.mind.answer_checks import not_told
+from batos.mind.answer_checks import no_similarity
 from batos.mind.attempt_services import LIVE, AttemptPolicy, AttemptServices
 from batos.mind.brief_analysis import (
     AUTO,
@@ -70,7 +70,7 @@ from batos.mind.model_needs import (
 )
 from batos.mind.router import Route, RoutingLimits, Shares, shares
 from batos.mind.tool_use import ToolUse
-from batos.objects import UvmObject, find
+from batos.objects import Root, UvmObject, find
 from batos.tools.effects import NeedEffect
 
 log = structlog.get_logger("batos.mind")
@@ -165,7 +165,7 @@ class Attempt:
 
     @property
     def routed(self) -> Route | None:
-        """Return who thinks the mission through; None as long as that is not decided."""
+        """Return the route to the mission's persona; None until it is decided."""
         return self.decisions.route
 
     @property
@@ -205,18 +205,18 @@ class Attempt:
 
         :param drafts: the methods that are tried (see `Scope.drafts`).
         """
-        return scope.enter(trial=self.tally.aside(), drafts=drafts)
+        return scope.enter(trial=self.tally.copy(), drafts=drafts)
 
     # --- models with the abilities that the mission needs
 
     async def check_needs(self) -> None:
         """Check that the mission's models meet the needs in its record.
 
-        :raises NeedModel: where it does not, or what it was provided with is there no more.
+        :raises NeedModel: if a need is not met, or the provided model is no longer installed.
         """
         if self.services.provider is None or self.mission.origin == "system":
             return
-        if self.provision and not await self.services.provider.stands(self.provision):
+        if self.provision and not await self.services.provider.is_installed(self.provision):
             lost, self.provision = self.provision, Provision()
             raise NeedModel(lost.needs)
         await self.require(needs_named(self.mission))
@@ -233,7 +233,7 @@ class Attempt:
         """
         if self.services.provider is None or not needs or self.provision.needs.covers(needs):
             return
-        if self.provision or not await self.services.provider.met(needs):
+        if self.provision or not await self.services.provider.is_met(needs):
             raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
 
     async def provide(self, need: NeedModel) -> None:
@@ -282,7 +282,7 @@ class Attempt:
         return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name))
 
     async def decide(self) -> Route:
-        """Decide who thinks this mission through, once."""
+        """Choose the persona of this mission. Later calls return the same route."""
         if self.routed is None:
             services = self.services
             pictured = bool(self.mission.images) and self.mission.persona is None and not self._lent
@@ -294,7 +294,7 @@ class Attempt:
         assert self.routed is not None
         return self.routed
 
-    async def look(self) -> None:
+    async def check_sight(self) -> None:
         """Check that the persona's model sees the mission's own pictures. Pictures of earlier missions are shown only if it does.
 
         :raises ModelBlind: where it does not, with what follows.
@@ -304,7 +304,7 @@ class Attempt:
         if self.routed is None or not self.mission.has_own_pictures or self.provision.needs.vision:
             return
         try:
-            await self.services.sight.look(self.routed.persona, self._lent, self.ask if self.mission.may_ask else None)
+            await self.services.sight.check(self.routed.persona, self._lent, self.ask if self.mission.may_ask else None)
         except ModelBlind as e:
             if e.context["models"] or self.services.provider is None:
                 raise
@@ -319,7 +319,7 @@ class Attempt:
         sight, own = self.services.sight, self.mission.has_own_pictures
         return not own or bool(self._lent) or self.provision.needs.vision or sight.known(sight.model_of(persona)) is not False
 
-    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+    async def ruled(self, root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
         """Return the result of a system mission that a rule decides; None if a model must think it through."""
         return await self.services.ruled(root, mission, persona) if mission.origin == "system" else None
 
@@ -381,7 +381,7 @@ class Attempt:
         """
         mark = journal.mark_of("\0".join((text, *others)))
         if not self.decisions.has_nearness(mark) and not self.gated:
-            nearest = self.services.nearness if self.policy.compares else not_told
+            nearest = self.services.nearness if self.policy.compares else no_similarity
             self.decisions.take_nearness(mark, await nearest(text, others))
         return self.decisions.nearness(mark)
 
@@ -413,8 +413,7 @@ class Attempt:
     def voice_of(self, persona: UvmObject) -> str:
         """Return the model that speaks for a persona in this mission: its expert, or its plain model's role.
 
-        A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
-        cannot speak any more.
+        A mission keeps the model that its journal names, also after a restart, unless that model is no longer available.
         """
         if self.policy.revoices:
             return getattr(persona, "voice", "") or str(persona.model)
@@ -543,7 +542,7 @@ class Attempt:
                 raise PromptTooLong(told, e) from None
             raise
         if context.narrows and is_full(found, chosen) and prompts.narrower(told, self.room) is not None:
-            why = f"{model} had no room for its answer: {found.prompt_tokens} of {chosen['num_ctx']} tokens were read"
+            why = f"the prompt left {model} no room for an answer: it took {found.prompt_tokens} of {chosen['num_ctx']} tokens"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
         if schema is None and not found.calls and (why := why_no_answer(found)):
             raise QualityRefused(why)

@@ -16,7 +16,7 @@ from batos.config import Settings
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
 from batos.methods.runtime import MethodRuntime
-from batos.mind.answer_checks import Nearness, not_told
+from batos.mind.answer_checks import Nearness, no_similarity
 from batos.mind.codex import BASE_MODEL
 from batos.mind.events import Events, Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.evidence import RecallsMemory
@@ -60,7 +60,7 @@ class AttemptServices:
     memory: RecallsMemory | None = None
     """The memory. None: the mission recalls nothing and remembers nothing."""
     sight: Sight = field(default_factory=Sight)
-    nearness: Nearness = not_told
+    nearness: Nearness = no_similarity
     """Measures the similarity of an answer to its request."""
     provider: Provider | None = None
     """Provides models with further abilities. None: missions use the models that are there."""

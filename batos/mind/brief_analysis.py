@@ -4,7 +4,7 @@ A fact, a definition, a text to write, arithmetic or a greeting is best answered
 feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference: what it
 makes of its own plan and notes is worse than its first answer (docs/rationale.md, decision 13, has the figures).
 
-An errand asks for an action outside of the system. A model that is asked to open a page, to run a program or to remind someone claims that
+An errand asks for an action outside of the system. A model that is asked to open a page, run a program or send a reminder claims that
 it did. For actions that the system cannot do, it says so itself; it knows the time and date of its machine. `errands.toml` has the
 patterns and the answers, by language. A false alarm refuses a good brief, a miss leaves a poor answer: so only a short brief that begins
 with the request is an errand.
@@ -18,9 +18,10 @@ import re
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from batos.memory.store import library_of
+from batos.objects import Root
 
 Depth = Literal["direct", "facets", "council"]
 Flavour = Literal["full", "light", "off"]
@@ -119,9 +120,9 @@ def decide(brief: str, depths: Sequence[AskedApproach], flavours: Sequence[Asked
     if open_ is None and facts.follows_deep:
         open_, why = True, "it follows one that was"
     elif open_ is None and facts.speaks:
-        open_, why = True, "nothing in it says that one answer will do"
+        open_, why = True, "it does not show that one answer is enough"
     elif open_ is None:
-        open_, why = False, "it speaks for nobody"
+        open_, why = False, "it fits no persona"
     return Approach("facets" if open_ else "direct", why, flavour)
 
 
@@ -220,7 +221,7 @@ def said_of(errand: Errand, now: datetime.datetime) -> str:
     )
 
 
-def has_read(root: Any, name: str) -> bool:
+def has_read(root: Root, name: str) -> bool:
     """Return True if the memory of an image has a file of that name, in any folder."""
     last = name.rpartition("/")[2].casefold()
     return any(source.rpartition("/")[2].casefold() == last for source in library_of(root).by_source)

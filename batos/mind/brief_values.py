@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from batos.memory.tokenizer import STOP, words
 
-NUMBER, QUOTED, DATE, TIME, CODE, NAME, PHRASE, LIST, FORMULA, REST = (
-    "number", "quoted", "date", "time", "code", "name", "phrase", "list", "formula", "rest",
+NUMBER, QUOTED, DATE, TIME, CODE, NAME, PHRASE, LIST, FORMULA, REST, TOPIC = (
+    "number", "quoted", "date", "time", "code", "name", "phrase", "list", "formula", "rest", "topic",
 )  # fmt: skip
-"""Kinds of values. A rest is what stands behind a colon. A code is an address, a path, a file's name, or letters mixed with digits."""
+"""Kinds of values. A rest is what stands behind a colon, a topic what stands behind "for" or "about" to the end. A code is an address, a path, a file's name, or letters mixed with digits."""
 TEXT_LIMIT, VALUES_LIMIT = 4000, 120
 """Greatest number of characters of a brief that is read, and of the values that are found in it."""
 _FIGURE = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)|\d+\.\d+|\d+,\d{1,2}(?![\d,])(?! ?,)|\d+|\.\d+"
@@ -142,7 +142,7 @@ def words_of(text: str) -> list[Word]:
 def values_of(text: str) -> list[BriefValue]:
     """Return the values in a text, in their order; they may overlap: a list and its items, a date and its year."""
     text = text[:TEXT_LIMIT]
-    found = [*_bracketed(text), *_quotations(text), *_behind_colons(text), *_dates(text), *_formulas(text)]
+    found = [*_bracketed(text), *_quotations(text), *_behind_colons(text), *_topics(text), *_dates(text), *_formulas(text)]
     found += [BriefValue(TIME, m.start(), m.end(), m[0]) for m in _TIME.finditer(text)]
     found += [BriefValue(CODE, m.start(), m.end(), m[0]) for m in _CODE.finditer(text) if not _number_of(m[0])]
     fixed = [value for value in found if value.kind in (QUOTED, LIST)]
@@ -156,6 +156,14 @@ def values_of(text: str) -> list[BriefValue]:
     found += _lists(text, _outermost([value for value in found if value.kind in (QUOTED, CODE, NAME, PHRASE)]))
     unique = {(value.kind, value.start, value.end): value for value in found}
     return sorted(unique.values(), key=lambda value: (value.start, -value.end))[:VALUES_LIMIT]
+
+
+def frame_of(text: str) -> str:
+    """Return a text without the values that its form marks: what it asks for, and not what with."""
+    for value in values_of(text):
+        if value.kind in (QUOTED, REST, TOPIC, CODE):
+            text = text[: value.start] + " " * (value.end - value.start) + text[value.end :]
+    return " ".join(text.split())
 
 
 def _inside(value: Word | BriefValue, others: Iterable[BriefValue]) -> bool:
@@ -197,6 +205,12 @@ def _quotations(text: str) -> Iterator[BriefValue]:
 def _behind_colons(text: str) -> Iterator[BriefValue]:
     for match in re.finditer(r":\s+([^\s:][^:\n]{3,400}?)(?=\s*(?:\n|$))", text):
         yield BriefValue(REST, match.start(1), match.end(1), match[1].strip())
+
+
+def _topics(text: str) -> Iterator[BriefValue]:
+    said = re.search(r"\b(?:for|about|nach|über|sur|sobre|acerca de)\s+(?:(?:the|a|an|der|die|das|le|la|les|el|los|las)\s+)?([^\n.!?;]{3,200}?)[\s.?!]*$", text)
+    if said is not None:
+        yield BriefValue(TOPIC, said.start(1), said.end(1), said[1])
 
 
 def _formulas(text: str) -> Iterator[BriefValue]:

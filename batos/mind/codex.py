@@ -83,19 +83,19 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value, re.IGNORECASE)
     except re.error as e:
-        raise ValueError(f"is no regular expression: {e}") from None
+        raise ValueError(f"is not a valid regular expression: {e}") from None
     return value
 
 
 def _selector(value: str) -> str:
     if not value.isidentifier() or not value.endswith("_") or value.startswith("_"):
-        raise ValueError("is no keyword selector: a name that ends in '_', such as sage_facet_")
+        raise ValueError("is not a keyword selector: write a name that ends in '_', such as sage_facet_")
     return value
 
 
 def _name(value: str) -> str:
     if value in RESERVED:
-        raise ValueError(f"the image has something else under the name {value!r}; call the persona otherwise")
+        raise ValueError(f"the image already has another object named {value!r}; give the persona another name")
     return value
 
 
@@ -126,7 +126,7 @@ class PersonaCodex(BaseModel):
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
     model: Text = BASE_MODEL
     temperature: float | None = Field(None, ge=0, le=2)
-    """Temperature at which it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
+    """Temperature for models that no profile made; the models of a profile have it in their Modelfiles."""
     grounded: bool = False
     """True if its answers keep to what memory says, where memory says anything."""
     depth: Literal["auto", "direct", "facets", "council"] = "auto"
@@ -184,7 +184,7 @@ def _system(name: str, persona: PersonaCodex) -> str:
 
 
 def with_roles(codex: Codex, personas: Collection[str]) -> Codex:
-    """Return the codex in which these personas have a role of their own, as if it said so: a model is named for each of them."""
+    """Return the codex with a separate model role for each of these personas, since the user names a model for each."""
     changed = {name: one.model_copy(update={"model": name}) for name, one in codex.personas.items() if name in personas}
     return codex.model_copy(update={"personas": {**codex.personas, **changed}}) if changed else codex
 
@@ -201,7 +201,7 @@ def load_codex(path: str | Path | None = None) -> Codex:
     except OSError as e:
         raise ConfigError(f"cannot read the codex {where}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ConfigError(f"the codex {where} is no valid TOML: {e}") from None
+        raise ConfigError(f"the codex {where} is not valid TOML: {e}") from None
     except ValidationError as e:
         faults = e.errors()
         more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -209,7 +209,7 @@ def load_codex(path: str | Path | None = None) -> Codex:
     for role in ("internal", "fallback"):
         named = getattr(codex.routing, role)
         if named and named not in codex.personas:
-            raise _wrong(where, text, ("routing", role), f"there is no persona {named!r}; there are: {', '.join(codex.personas)}")
+            raise _wrong(where, text, ("routing", role), f"{named!r} is not a persona; there are: {', '.join(codex.personas)}")
     return codex
 
 

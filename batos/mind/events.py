@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bus import EventBus, MissionEnded, StateEntered
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 Event = dict[str, Any]
 Watcher = Callable[[Event], None]
@@ -128,11 +128,11 @@ model thinks the mission through.
 """
 
 
-async def nothing_ruled(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+async def nothing_ruled(root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
     """Return None: without rules, a model thinks each mission through."""
     return None
 
 
-async def nothing_proposed(root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
+async def nothing_proposed(root: Root, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
     """Return no facts: the loop makes no proposals."""
     return {}

@@ -28,7 +28,7 @@ from batos.memory.records import SUMMARY
 from batos.memory.store import library_of
 from batos.memory.tokenizer import contents_of
 from batos.mind import plans
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 if TYPE_CHECKING:  # these load numpy
     from batos.memory.section_builder import Shelver
@@ -82,7 +82,7 @@ class RecalledPassage(NamedTuple):
 
 
 class RecallsMemory(Protocol):
-    """The memory as missions need it; `batos.app.memory.Recollection` is it."""
+    """The memory as missions need it; `batos.app.memory.MemoryRuntime` is it."""
 
     @property
     def shelver(self) -> Shelver:
@@ -132,7 +132,7 @@ class Evidence:
         :raises InvalidInput: if there is none.
         """
         if self._memory is None:
-            raise InvalidInput("there is no memory here")
+            raise InvalidInput("the memory is not available here")
         return self._memory
 
     @property
@@ -144,7 +144,7 @@ class Evidence:
     def recalled(self) -> bool:
         """Return True if memory may have contributed to this mission.
 
-        Earlier attempts are not checked: the passages shown to them may be forgotten by now, but are in the journal all the same.
+        Earlier attempts are not checked: the passages shown to them may be forgotten by now, but the journal still has them.
         """
         return self._loaded or any(self._found.values())
 
@@ -196,7 +196,7 @@ class Evidence:
         return found
 
 
-def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
+def recorded(root: Root, mission: str, chars: int) -> dict[str, tuple[RecalledPassage, ...]]:
     """Return the passages that a mission recalled, by question, without those forgotten since.
 
     :param chars: maximum characters of passages for one question.
@@ -208,8 +208,8 @@ def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[RecalledPas
     return found
 
 
-def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
-    """Return the chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
+def passages(root: Root, numbers: Iterable[int], chars: int) -> tuple[RecalledPassage, ...]:
+    """Return the chunks of these numbers that still exist, at most `chars` characters in all; the last is cut."""
     chunks, found = library_of(root).chunks, list[RecalledPassage]()
     for number in numbers:
         if number not in chunks or chars <= 0:
@@ -223,7 +223,7 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[RecalledPas
     return tuple(found)
 
 
-def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPassage:
+def _passage(root: Root, number: int, chunk: UvmObject, chars: int) -> RecalledPassage:
     document = chunk.document
     headed = document.kind in ("markdown", "conversation", "html")
     said = _HEADING.sub("", chunk.text) if headed else chunk.text
@@ -243,7 +243,7 @@ def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> RecalledPa
     )  # fmt: skip
 
 
-def _next(root: Any, chunk: UvmObject) -> list[UvmObject]:
+def _next(root: Root, chunk: UvmObject) -> list[UvmObject]:
     """Return the chunk after another one in its section, if there is one."""
     library = library_of(root)
     after = chunk.number + 1
@@ -291,7 +291,7 @@ def without_false_marks(text: str, found: Sequence[RecalledPassage]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return an answer without its marks, for who sees other passages under their numbers."""
+    """Return an answer without its citation marks, for a prompt that numbers other passages."""
     return _MARK.sub("", text)
 
 

@@ -28,7 +28,7 @@ from batos.image.living_image import add_missing
 from batos.memory.embedders import normalised
 from batos.mind.brief_analysis import AUTO, Flavour
 from batos.mind.codex import Codex, PersonaCodex
-from batos.objects import Intent, Method, Primitive, SlotList, UvmObject, lookup_order
+from batos.objects import Intent, Method, Primitive, Root, SlotList, UvmObject, lookup_order
 
 SLOT = "learned_exemplars"
 
@@ -98,7 +98,7 @@ def _key(text: str) -> bytes:
 
 CHANGED = "changed in the image"
 DELETED = "deleted in the image"
-OWN = "the image has a slot of its own under this name"
+OWN = "the image already has another slot with this name"
 DROPPED = "no longer in the codex, but changed in the image"
 
 
@@ -200,7 +200,9 @@ class Incarnation:
                 lobby._slots[name] = _clone(lobby, name)
                 self.changes[name] = {}
             elif name not in known:
-                raise ConfigError(f"the codex has a persona {name!r}, but the image has something else under this name; call it otherwise")
+                raise ConfigError(
+                    f"the codex has a persona {name!r}, but the image already has another object with this name; rename the persona"
+                )
             elif not isinstance(lobby._slots[name], UvmObject):
                 continue  # the image has another object in its place
             said[name] = self._merge(name, lobby._slots[name], merge(said.get(name, {}), lobby._slots[name]._slots, slots_of(persona)))
@@ -269,7 +271,7 @@ def kept(lobby: UvmObject, codex: Codex) -> Kept:
     return found
 
 
-def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[str, str]:
+def accept(root: Root, codex: Codex, name: str, slot: str | None = None) -> dict[str, str]:
     """System transaction: accept the codex's values in one slot of a persona, or in all that differ. The image's history keeps the old
     ones.
 
@@ -353,7 +355,7 @@ def system_message(persona: UvmObject, flavour: Flavour = "full") -> str:
 _KINDS: dict[type, str] = {Intent: "intent", Method: "method", Primitive: "primitive"}
 
 
-def describe_personas(root: Any, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
+def describe_personas(root: Root, codex: Codex, model_of: Callable[[str], str]) -> list[dict[str, Any]]:
     """Return the personas as plain values: the codex's in its order, then further ones of the image.
 
     :param model_of: returns the name of the model for a persona's role.

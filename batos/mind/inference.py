@@ -1,7 +1,7 @@
 """Inferences of one mission: taken from its journal where they were paid for, else asked of a source, and journaled before they are used.
 
 An inference is named by its content and by its occurrence among those of the same content (`JournalPlace`); the counters of an attempt
-(`AttemptTally`) number them. A source (`InferenceSource`) says what becomes of one that the journal does not have: `LiveSource` asks a
+(`AttemptTally`) number them. A source (`InferenceSource`) answers an inference that the journal does not have: `LiveSource` asks a
 model. While a cycle is replayed under the gate it may not wait for a model: then `NeedInference` ends the attempt, the inference is paid
 for outside, and the cycle is replayed again. It is one of the signals here that end an attempt early, so that it begins anew with what it
 lacks.
@@ -124,7 +124,7 @@ def as_error(error: Exception) -> BatosError:
 
 
 class AttemptTally:
-    """Counters of an attempt, or of a trial inside it. A trial has its own, which end with it: what another facet thinks meanwhile counts
+    """Counters of an attempt, or of a trial inside it. A trial has its own, which end with it; inferences of other facets meanwhile count
     in the attempt's."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class AttemptTally:
         self.forged: list[UvmObject] = []
         """Cycles that wrote methods."""
 
-    def aside(self) -> AttemptTally:
+    def copy(self) -> AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
@@ -184,7 +184,7 @@ def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
 
 
 def why_no_answer(paid: InferenceRecord) -> str:
-    """Return why there is no answer, if a model spent all its tokens on its thought, else "": neither another persona nor a retry helps."""
+    """Return the reason if a model spent all its tokens on its thought, else "". Neither another persona nor a retry helps."""
     if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
         return ""
     went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
@@ -261,7 +261,7 @@ class InferenceSource(Protocol):
         ...
 
     async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> InferenceRecord:
-        """Return an inference that is not known; it is durable then, as far as anything of this attempt is kept.
+        """Return the answer to an inference that the journal does not have, journaled if the source keeps a journal.
 
         :param heard: gets the text as it comes.
         :raises InferenceFailed: with its cause.
@@ -401,7 +401,7 @@ class JournaledInference:
 async def with_pictures(request: ChatRequest, image: LivingImage) -> ChatRequest:
     """Return a request with the bytes of its pictures. They are read on demand and not cached.
 
-    :raises ImageDamaged: where they are not what was uploaded.
+    :raises ImageDamaged: if their bytes differ from the upload.
     """
     if not request.shown:
         return request

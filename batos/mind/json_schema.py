@@ -23,7 +23,7 @@ def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
     except RecursionError:
         return "its references lead into one another without end"
     except OverflowError:  # from integers with hundreds of digits, which JSON may contain
-        return "a number in it is too large to be held against the schema"
+        return "a number in it is too large to be checked against the schema"
     return None if problem is None else f"at {path_of(problem)}: {problem.message[:200]}"
 
 

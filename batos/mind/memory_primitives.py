@@ -32,7 +32,7 @@ from batos.memory.store import library_of, summary_source
 from batos.mind.attempt import Attempt, attempt_or_none, current
 from batos.mind.events import Event, Events
 from batos.mind.incarnation import system_message
-from batos.objects import Primitive, UvmObject, find
+from batos.objects import Primitive, Root, UvmObject, find
 
 if TYPE_CHECKING:
     from batos.memory.curator import Gist  # it loads numpy
@@ -47,7 +47,7 @@ def install_memory(lobby: UvmObject) -> None:
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
 
 
-def lived_through(root: Any) -> tuple[int, tuple[int, ...]]:
+def remembered_until(root: Root) -> tuple[int, tuple[int, ...]]:
     """Return the number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
     lived = root["lobby"].memory.lived
     return int(lived.until), tuple(lived.open)
@@ -138,7 +138,7 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
     :param sentences: maximum number of sentences.
     :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
     """
-    text = await in_few_words(obj, _texts(obj), sentences)
+    text = await summarize_texts(obj, _texts(obj), sentences)
     attempt, prototype = current(), obj._p_jar.root()["lobby"].traits.summary
     summary = UvmObject(**{"parent*": prototype, "text": text, "of": (obj,), "mission": attempt.id})
     obj._p_jar.add(summary)
@@ -148,7 +148,7 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
     return summary
 
 
-async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> str:
+async def summarize_texts(memory: UvmObject, texts: list[str], sentences: int) -> str:
     """Return a summary of texts by the persona that the prototype of summaries names; long texts in parts, then those summaries together.
 
     :param memory: any object of the image.
@@ -246,13 +246,13 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
     """Return a summary of sections by the persona that the prototype of summaries names.
 
     :param sections: their numbers; those that are gone are left out.
-    :raises InvalidInput: if none of them is there.
+    :raises InvalidInput: if none of the sections exists.
     """
     library = memory.library
     there = [number for number in sections if number in library.sections]
     if not there:
         raise InvalidInput("none of these sections is in the memory")
-    return await in_few_words(memory, [library.text_of(library.section(number)) for number in there], sentences)
+    return await summarize_texts(memory, [library.text_of(library.section(number)) for number in there], sentences)
 
 
 def gist_source(scheduler: Submits, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:

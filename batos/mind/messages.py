@@ -22,22 +22,22 @@ from batos.errors import GrantNeeded, ImageDamaged, InvalidInput, MessageNotUnde
 from batos.image import history, taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
-from batos.methods.runtime import parameters_of
+from batos.methods.runtime import may_use_tools, parameters_of
 from batos.mind.attempt import attempt_or_none, current
-from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
+from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
-from batos.sandbox import Invocation, senders
+from batos.sandbox import LOOKUP, UNDERSTANDS, Invocation, senders
 
 _TITLE = 80  # greatest number of characters of an object's name in a question
 _SHOWN = 400  # greatest number of characters of a message in an error; a question shows the whole message
 
 
 def check_grant(primitive: Primitive, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """See that a message may be sent that a Primitive answers.
+    """Check that a message to a Primitive may be sent.
 
-    In a trial it may where nothing of it is kept: then the transaction of the receiver is one that is aborted.
+    In a trial it may, since the transaction of the receiver is aborted.
 
-    :raises GrantNeeded: if a generated method sends it, or has it sent, that may not.
+    :raises GrantNeeded: if a generated method without the grant sends it, directly or through another method.
     :raises NeedAnswer: if the mission asks its user.
     """
     reach, attempt = primitive.reach, attempt_or_none()
@@ -90,13 +90,15 @@ async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = Fal
     """
     held = find(obj, selector) if isinstance(selector, str) else None
     if held is None or not isinstance(held[1], Method):
-        what = "an intent, and no method yet" if held is not None and isinstance(held[1], Intent) else "no generated method"
-        raise InvalidInput(f"{_called(obj)} has {what} under {selector!r}; `batos methods` lists what can be granted something")
+        what = "an intent without a method yet" if held is not None and isinstance(held[1], Intent) else "not a generated method"
+        raise InvalidInput(
+            f"{selector!r} of {_called(obj)} is {what}; only a generated method can be granted messages, `batos methods` lists them"
+        )
     method, names = held[1], [name for name, reach in Primitive.reaching().items() if reach.grantable]
     if message not in names:
         raise InvalidInput(f"no message {message!r} needs a grant{nearest(str(message), names)}; these do: {', '.join(names)}")
     if not method.intact():
-        raise ImageDamaged(f"the source of method {selector!r} of {_called(obj)} is not what was audited; nothing is granted to it")
+        raise ImageDamaged(f"the source of method {selector!r} of {_called(obj)} differs from the audited one, so it gets no grant")
     if revoke and not method.may_send(message):
         raise InvalidInput(f"version {method.version} of {selector!r} has no grant for {message!r}")
     others = tuple(one for one in method.grants if one[0] != message)
@@ -189,6 +191,8 @@ async def deliver(
             raise InvalidInput(f"{selector!r} of {obj!r} was sent with the wrong arguments: {e}") from None
         answer = value(obj, *args, **kwargs)
         return await answer if inspect.isawaitable(answer) else answer
+    if (args or kwargs) and find(obj, UNDERSTANDS) is not None:  # what it understands may have the name of a slot
+        return await deliver(obj, UNDERSTANDS, (selector, *args), kwargs)
     if args or kwargs:
         raise InvalidInput(f"slot {selector!r} of {obj!r} holds data and takes no arguments")
     return value
@@ -201,6 +205,9 @@ async def _generated(
     if attempt is None or selector[:1] == "_" or (resent and held is None):
         raise MessageNotUnderstood(obj, selector)
     making = attempt.making
+    for hook in (UNDERSTANDS, LOOKUP):
+        if held is None and find(obj, hook) is not None:
+            return await deliver(obj, hook, (selector, *args), kwargs)
     if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may define its own answer to unknown messages
         return await deliver(obj, "_doesNotUnderstand_", (selector, *args), kwargs) if isinstance(own[1], Method | Primitive) else None
     if held is not None and isinstance(held[1], Method):
@@ -234,22 +241,32 @@ def called(obj: UvmObject) -> str:
     return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
+_HOOKS = (UNDERSTANDS, LOOKUP, "_doesNotUnderstand_")
 _NAMED = 3  # greatest number of suggested names
 _LONG = 8  # least number of letters for which two typing errors are tolerated
 
 
-def check_message(root: Any, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False) -> None:
+def check_message(
+    root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, write: bool = False, tools: bool = False
+) -> None:
     """Check that a message may become a mission.
 
     :param write: allow a method to be written for a selector that is nearly a known one.
+    :param tools: True if the method that is written for it may use tools.
     :raises UnknownTarget: if its receiver is not there.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """
     obj = resolve(root, target)
     held = find(obj, selector)
+    if tools and held is not None and not (isinstance(held[1], Intent) or (isinstance(held[1], Method) and may_use_tools(held[1]))):
+        what = "by a method without tools" if isinstance(held[1], Method) else "without a method"
+        raise InvalidInput(
+            f"{selector!r} of {called(obj)} is answered {what}; `--tools` (on the wire `tools`) is for a method that is yet to be written: "
+            f"`batos teach {target} {selector} --tools` with examples has another one written"
+        )
     if held is not None:
         _check_arguments(obj, selector, held[1], args, kwargs)
-    elif not (write or selector in BUILT_IN or find(obj, "_doesNotUnderstand_") is not None):
+    elif not (write or selector in BUILT_IN or any(find(obj, hook) is not None for hook in _HOOKS)):
         _check_name(root, obj, target, selector)
 
 
@@ -271,7 +288,7 @@ def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _check_name(root: Any, obj: UvmObject, target: str, selector: str) -> None:
+def _check_name(root: Root, obj: UvmObject, target: str, selector: str) -> None:
     taught, intent = taught_examples.examples_of(root, obj, selector)
     if taught or intent:
         return
@@ -279,7 +296,7 @@ def _check_name(root: Any, obj: UvmObject, target: str, selector: str) -> None:
     if meant := similar_selectors(selector, known):
         names = ", ".join(map(repr, meant[:_NAMED]))
         raise InvalidInput(
-            f"{called(obj)} has no slot {selector!r}, but {names}; say that, or have a method written for {selector!r} all the same: "
+            f"{called(obj)} has no slot {selector!r}, but {names}; send that, or have a method written for {selector!r} anyway: "
             f"`batos send-to {target} {selector} --write` (on the wire `write`)"
         )
 

@@ -4,8 +4,8 @@ A mission names its needs (`needs`), its brief may be longer than a model's cont
 (`batos.app.model_provision`) finds, requests and installs a model that meets them; this module holds the result that a mission uses,
 and its record.
 
-Ollama does not report a missing need for pictures itself: a model that does not see gets `[img-0]` for a picture, and answers all the
-same. So sight is checked before any thought.
+Ollama does not report that a model cannot see: such a model gets `[img-0]` for a picture, and answers
+anyway. So sight is checked before any thought.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class Provision:
 class Provider(Protocol):
     """Provides missions with models."""
 
-    async def met(self, needs: Needs) -> bool:
+    async def is_met(self, needs: Needs) -> bool:
         """Return True if the usual models meet the needs."""
 
-    async def stands(self, provision: Provision) -> bool:
+    async def is_installed(self, provision: Provision) -> bool:
         """Return True if a mission's provision is still installed. Parts that can be rebuilt are rebuilt."""
 
     async def provide(self, attempt: Any, needs: Needs, *, may_do_without: bool) -> Provision:
@@ -164,7 +164,7 @@ class Sight(NamedTuple):
         found = [name for name, model in models.items() if self.known(model) is not False]
         return found if 0 < len(found) < len(names) else None
 
-    async def look(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
+    async def check(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
         """Check that the model which will think about pictures sees them.
 
         :param lent: model that the user named for it; "" if none.
@@ -184,7 +184,7 @@ class Sight(NamedTuple):
         told = f"{', '.join(models[:_TOLD])}{' and more' if len(models) > _TOLD else ''}"
         if models and ask is not None and not lent:
             ask(f"{which} does not see images; here see: {told}. {_ASKED}Answer with its name.")
-        blind = f"this mission has images, and {which} is no model here that sees{nearest(lent, models)}"
+        blind = f"this mission has images, and {which} is not one of the models here that see{nearest(lent, models)}"
         if not lent:
             blind = f"this mission has images, and {which} does not see"
         if models:

@@ -20,13 +20,14 @@ from batos.image import ledger
 from batos.mind import evidence, plans
 from batos.mind.brief_analysis import kind_of
 from batos.mind.evidence import RecalledPassage, unmarked
+from batos.objects import Root
 
 _HEAD = "Earlier in this conversation:"
 _CUT = "…"
 _NONE = "(none)"
 
 
-def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> str:
+def conversation_text(root: Root, mission: Any, *, missions: int, chars: int) -> str:
     """Return the conversation before a mission, oldest first, as a text for its prompts; "" if it follows none.
 
     :param missions: maximum number of earlier missions.
@@ -43,7 +44,7 @@ def conversation_text(root: Any, mission: Any, *, missions: int, chars: int) -> 
     return "\n".join((_HEAD, *reversed(said))) if said else ""
 
 
-def conversation_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[str, str], ...]:
+def conversation_turns(root: Root, mission: Any, *, missions: int, chars: int) -> tuple[tuple[str, str], ...]:
     """Return the conversation before a mission as turns of a chat: briefs with their answers, oldest first.
 
     The bounds are those of `conversation_text`, but each turn is whole, and the newest is always included. So a follow-up's prompt
@@ -52,12 +53,12 @@ def conversation_turns(root: Any, mission: Any, *, missions: int, chars: int) ->
     return tuple((earlier.brief, answer) for earlier, answer in _turns(root, mission, missions, chars))
 
 
-def missions_of_turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
+def missions_of_turns(root: Root, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
     """Return the ids of the missions that `turns` tells of, in its order."""
     return tuple(str(earlier.id) for earlier, _ in _turns(root, mission, missions, chars))
 
 
-def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
+def _turns(root: Root, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
     """Return earlier missions with their answers, the oldest first."""
     said: list[tuple[Any, str]] = []
     left = chars
@@ -70,7 +71,7 @@ def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any
     return said[::-1]
 
 
-def is_deep_before(root: Any, mission: Any) -> bool:
+def is_deep_before(root: Root, mission: Any) -> bool:
     """Return True if the mission that this one follows was thought about in several ways; without a result, if its brief asks for that."""
     earlier = next(_before(root, mission, 1), None)
     if earlier is None:
@@ -79,7 +80,7 @@ def is_deep_before(root: Any, mission: Any) -> bool:
     return bool(result["facets"]) if "facets" in result else bool(kind_of(earlier.brief)[0])
 
 
-def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
+def _before(root: Root, mission: Any, limit: int) -> Iterator[Any]:
     """Yield the missions that one follows, the last first."""
     seen, before = {mission.id}, mission.context
     while before is not None and before not in seen and len(seen) <= limit:
@@ -161,7 +162,7 @@ def narrower(told: int, room: int | None) -> int | None:
     return less if less >= LEAST else None
 
 
-class Told(NamedTuple):
+class PromptParts(NamedTuple):
     """Parts of a cycle's prompts beside the state's own words."""
 
     brief: str
@@ -176,13 +177,13 @@ class Told(NamedTuple):
 
 def fitted_to_window(
     brief: str, before: str, turns: Sequence[tuple[str, str]], passages: Sequence[RecalledPassage], room: int | None
-) -> Told:
+) -> PromptParts:
     """Return the parts that fit.
 
     :param room: limit in characters; None: no limit.
     """
     if room is None:
-        return Told(brief, before, tuple(turns), tuple(passages), ())
+        return PromptParts(brief, before, tuple(turns), tuple(passages), ())
     shown = _without_middle(brief, room)
     kept = _first(passages, room := room - len(shown))
     said = _last(turns, room := room - _length(passages[:kept]))
@@ -194,7 +195,7 @@ def fitted_to_window(
         "request": len(brief) - len(shown),
     }
     told = tuple((name, count) for name, count in left.items() if count)
-    return Told(shown, lines, tuple(told_turns), tuple(passages[:kept]), told)
+    return PromptParts(shown, lines, tuple(told_turns), tuple(passages[:kept]), told)
 
 
 def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""The Prototypal State Machine: a cycle is an object whose `state*` parent is the current state.
+"""PSM, the Prototypal State Machine: the states of a cycle of thought, and `run_cycle`, the loop through them.
 
 The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both can be changed
 there; a transition changes the parent pointer. The behaviours are host primitives: each takes the cycle and returns the name of the next
@@ -11,7 +11,7 @@ import asyncio
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from batos import scope
@@ -21,7 +21,7 @@ from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, 
 from batos.image.effects import READS
 from batos.image.living_image import add_missing
 from batos.memory.objects import TOOL
-from batos.mind import answer_checks, evidence, plans, prompts, rule_answers
+from batos.mind import answer_checks, evidence, plans, prompts, rule_answers, tool_use
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour, said_of
 from batos.mind.incarnation import facets, system_message
@@ -31,7 +31,7 @@ from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
 from batos.mind.tool_rounds import use_tools
-from batos.mind.tool_use import ToolUseLimits, told
+from batos.mind.tool_use import ToolUseLimits
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
@@ -163,13 +163,13 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     if not attempt.tools.has_any:
         return None
     role, system = _voice(cycle)
-    done = await use_tools(attempt, str(cycle.brief), role, system, by(cycle))
+    done = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
         return "I could not do it: " + "; ".join(f"{one.name}: {one.error.message}" for one in done if one.error is not None)
     if done and not attempt.terms.uses_tools(attempt.model_of(role)) and all(one.kind not in ("", READS) for one in done):
         # What was done is known, and a model that does not use tools could only tell it worse.
-        return "\n".join(f"Done: {one.name} ({told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
+        return "\n".join(f"Done: {one.name} ({tool_use.told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone())
@@ -181,7 +181,9 @@ def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any])
     for answer in answers:
         if isinstance(answer, BatosError):
             raise answer
-    heard = "no facet had anything to say" if not spoken else f"{len(spoken)} of {len(cycle.plan)} had something to say, too few"
+    heard = (
+        "no facet had anything to say" if not spoken else f"only {len(spoken)} of {len(cycle.plan)} facets answered, fewer than the quorum"
+    )
     raise QualityRefused(f"{heard}; try a larger model or another persona")
 
 
@@ -189,8 +191,8 @@ async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
     held = find(cycle.persona, name)
     if held is not None and isinstance(held[1], Method):
         return str(await send(cycle.persona, name, query + _recalled(cycle, await _evidence(cycle)))).strip()
-    reply = await _ask(cycle, await _prompt(cycle, cycle.meta_prompt, intent=intent, query=query), part=name, warmth=_warmth(0.7))
-    return answer_checks.whole(reply.text.strip(), cut=reply.done_reason == "length")
+    reply = await _ask(cycle, await _prompt(cycle, cycle.meta_prompt, intent=intent, query=query), part=name, warmth=_temperature(0.7))
+    return answer_checks.without_partial_end(reply.text.strip(), cut=reply.done_reason == "length")
 
 
 async def _other(persona: UvmObject, part: str) -> str:
@@ -209,7 +211,7 @@ async def synthesize(cycle: UvmObject) -> str:
         return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
     found = told.passages
     schema = current().mission.schema if depth_of(cycle) == 1 else None
-    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # passages do not contain what a picture shows
+    keeps = _memory_test(cycle, found) if not schema and not current().shown else None  # passages do not contain what a picture shows
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=plans.voices(prompts.voices_within(voices, current().room)))
     if schema:
@@ -220,8 +222,8 @@ async def synthesize(cycle: UvmObject) -> str:
     for again in (False, True):
         more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
         if fault:
-            current().revised(by(cycle), fault)
-        warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
+            current().revised(asker_of(cycle), fault)
+        warmth = _temperature(0.9, COLD) if again else _temperature(0.5)
         try:
             reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
         except InferenceFailed as e:
@@ -232,7 +234,7 @@ async def synthesize(cycle: UvmObject) -> str:
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
-            text = evidence.without_false_marks(plans.without_labels(answer_checks.whole(text, cut=cycle.cut), voices), found)
+            text = evidence.without_false_marks(plans.without_labels(answer_checks.without_partial_end(text, cut=cycle.cut), voices), found)
             text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
         if fault is None and keeps and not keeps(text):
@@ -257,7 +259,7 @@ async def synthesize(cycle: UvmObject) -> str:
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
 
 
-def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
+def _memory_test(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
     """Return the test that an answer keeps to memory; None if it need not: no passage fits the brief, or the brief asks for no fact.
 
     A persona that is `grounded` keeps to it closely, any other is free in its words.
@@ -267,41 +269,42 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Ca
     answered = [one for one in found if one.origin == TOOL]
     if answered:  # a figure or a name that neither the tools nor the brief gave is an invention
         return lambda text: not evidence.invented(text, found, str(cycle.brief)) and bool(evidence.cited(text, answered, str(cycle.brief)))
-    from batos.mind import rule_answers  # late import: it loads the index, which only missions with passages need
-
     brief = str(cycle.brief)
     if cycle.persona.grounded and rule_answers.can_quote(brief, found):
         return lambda text: evidence.keeps_to(text, found, brief)
     if not current().earlier and rule_answers.asks_for_fact(brief, found):
-        return lambda text: not rule_answers.leaves(text, brief, found)
+        return lambda text: not rule_answers.departs_from(text, brief, found)
     return None
 
 
-def _quoted(cycle: UvmObject, voices: Any, told: prompts.Told) -> str:
+def _quoted(cycle: UvmObject, voices: Any, told: prompts.PromptParts) -> str:
     """Answer with the words of the memory. Return the next state."""
-    from batos.mind import rule_answers  # late import, as above
-
     tools = [n for n, one in enumerate(told.passages, 1) if one.origin == TOOL]
-    if tools:
-        quotes = [rule_answers.Quote(n, told.passages[n - 1].text) for n in tools]
-    else:
-        quotes = rule_answers.quotes(str(cycle.brief), told.passages)
+    quotes = [rule_answers.Quote(n, told.passages[n - 1].text) for n in tools] or rule_answers.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
-    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, rule_answers.quotes_text(quotes)
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, _quotation(cycle, quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
     cycle.woven = ()
     return "COMPLETE"
 
 
-def _warmth(earlier: float, now: float | None = None) -> float | None:
-    """Return the temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and
-    where that is None the model's own, by its Modelfile.
+def _quotation(cycle: UvmObject, quotes: Sequence[rule_answers.Quote]) -> str:
+    """Return quotes as an answer; what tools answered is told without the fields that only a program reads."""
+    attempt = current()
+    if depth_of(cycle) == 1 and attempt.tools.called:
+        return attempt.tools.quotes(ToolUseLimits.of(attempt.settings).result_chars)
+    return rule_answers.quotes_text(quotes)
+
+
+def _temperature(earlier: float, now: float | None = None) -> float | None:
+    """Return the temperature of an inference: `earlier` for a mission that began under version 0.1.0, else `now`;
+    None leaves it to the model's Modelfile.
     """
     return earlier if current().earlier else now
 
 
-def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.Told, *, whole: bool) -> str:
+def _woven(cycle: UvmObject, text: str, voices: Any, told: prompts.PromptParts, *, whole: bool) -> str:
     """Store an answer with its sources. Return the next state.
 
     :param whole: True if it is one value of a schema, whose sentences have no source.
@@ -370,7 +373,7 @@ async def complete(cycle: UvmObject) -> None:
 
 @Primitive.register("psm.failed")
 async def failed(cycle: UvmObject) -> None:
-    """FAILED: nothing of this cycle is kept; its transaction is doomed by the one who runs it."""
+    """FAILED: nothing of this cycle is kept; `run_cycle`'s caller dooms the transaction."""
 
 
 def depth_of(cycle: UvmObject) -> int:
@@ -378,7 +381,7 @@ def depth_of(cycle: UvmObject) -> int:
     return str(cycle.number).count(".") + 1
 
 
-def by(cycle: UvmObject) -> InferenceAsker:
+def asker_of(cycle: UvmObject) -> InferenceAsker:
     """Return the cycle as the events and the journal name it."""
     return InferenceAsker(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
 
@@ -395,7 +398,7 @@ async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
     return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
 
 
-async def _within(cycle: UvmObject) -> prompts.Told:
+async def _within(cycle: UvmObject) -> prompts.PromptParts:
     """Return the parts of the brief, the conversation and the passages from memory that fit."""
     attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
     found = await attempt.evidence.about(brief, gated=attempt.gated)
@@ -426,7 +429,7 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool 
 
 def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Return what all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
-    return {"by": by(cycle), "context": PromptContext(turns, narrows=True, pictured=True)}
+    return {"by": asker_of(cycle), "context": PromptContext(turns, narrows=True, pictured=True)}
 
 
 async def _ask(
@@ -518,7 +521,7 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     if not (isinstance(guidance, str) and isinstance(question, str)):
         raise InvalidInput("think_ takes a guidance and a question: two texts")
     attempt, cycle = current(), scope.current().cycle
-    asker = by(cycle) if cycle is not None else None
+    asker = asker_of(cycle) if cycle is not None else None
     reply = await attempt.chat(
         attempt.voice_of(persona),
         system_message(persona),
@@ -590,7 +593,7 @@ async def _run(cycle: UvmObject, attempt: Attempt) -> None:
                 return
             if following not in cycle.successors:
                 state = getattr(cycle, "state*").name
-                raise MissionFailed(f"state {state} answered {following!r}, which is none of its successors {cycle.successors}")
+                raise MissionFailed(f"state {state} answered {following!r}, which is not one of its successors {cycle.successors}")
         except Exception as e:
             _move(cycle, FAILED)
             _announce(cycle, attempt, error=as_error(e).to_wire())
@@ -606,7 +609,7 @@ def _move(cycle: UvmObject, state: str) -> None:
 
 
 def _announce(cycle: UvmObject, attempt: Attempt, **facts: object) -> None:
-    asker = by(cycle)
+    asker = asker_of(cycle)
     if depth_of(cycle) == 1:
         attempt.state = asker.state
         if attempt.state != FAILED:

@@ -35,6 +35,7 @@ from batos.image.mission_record import MissionRecord
 from batos.memory.embedders import normalised
 from batos.mind.codex import Codex
 from batos.mind.incarnation import Exemplars, learned_by
+from batos.objects import Root
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +100,7 @@ class RoutingLimits(Limits):
     """Greatest number of briefs that a persona learns from users who chose it; 0: none."""
 
 
-class Foresight:
+class PersonaForecast:
     """Counts transitions between personas."""
 
     def __init__(self) -> None:
@@ -122,8 +123,8 @@ class Foresight:
         return sorted((name for name in row if row[name] >= LIKELY * total), key=lambda name: (-row[name], name))
 
 
-def recent_personas(root: Any) -> list[str]:
-    """Return the personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
+def recent_personas(root: Root) -> list[str]:
+    """Return the personas of the last missions, oldest first, to fill `PersonaForecast` at the start."""
     missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
     return [str(name).lower() for name in reversed(named) if name]
@@ -136,7 +137,7 @@ Texts = Mapping[str, tuple[str, ...]]
 """Persona -> its exemplars."""
 
 
-class Alike(NamedTuple):
+class ExemplarSimilarity(NamedTuple):
     """Similarity of a brief to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
 
     mean: float
@@ -154,7 +155,7 @@ class _Matrix(NamedTuple):
 
 
 class Likeness:
-    """Compares briefs with exemplars. All methods are called on the loop's thread."""
+    """SimilarityIndex briefs with exemplars. All methods are called on the loop's thread."""
 
     def __init__(
         self,
@@ -181,13 +182,13 @@ class Likeness:
         self._builds: SingleFlight[_Matrix] = SingleFlight("embedding of exemplars")
         self._one_build = asyncio.Lock()
 
-    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, ExemplarSimilarity] | None:
         """Return the similarity of `text` to each persona's exemplars; None if it cannot be computed now.
 
         :param nearest: number of a persona's exemplars that count, the most similar first.
         """
 
-        async def compared() -> dict[str, Alike]:
+        async def compared() -> dict[str, ExemplarSimilarity]:
             matrix = await self._ready(exemplars)
             (vector,) = await self._embed([text], self._limit_s)
             return _compared(matrix, _packed(vector, self.model), nearest, self.model)
@@ -270,7 +271,7 @@ def _packed(vector: Sequence[float], model: str) -> bytes:
     # No BLAS, here and below: its threads wait for each other on a busy machine.
     length = math.sqrt(np.einsum("i,i->", row, row)) if row.ndim == 1 else 0.0
     if not math.isfinite(length) or length == 0:
-        raise InferenceFailed(f"{model} answered with what is no vector", cause="malformed", model=model)
+        raise InferenceFailed(f"{model} answered with an invalid vector", cause="malformed", model=model)
     return (row / length).astype(np.float16).tobytes()
 
 
@@ -291,7 +292,7 @@ def _stacked(rows: dict[str, list[bytes]], model: str) -> tuple[np.ndarray[Any, 
     return together.reshape(ends[-1] if ends else 0, -1) if len(together) else together.reshape(0, 0), parts
 
 
-def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, Alike]:
+def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, ExemplarSimilarity]:
     import numpy as np
 
     row = _unpacked(vector)
@@ -304,7 +305,7 @@ def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[
     for name, (begin, end) in matrix.parts.items():
         own = cosines[begin:end]
         most = sorted(own)[-nearest:]
-        found[name] = Alike(round(sum(most) / len(most), 4), matrix.texts[name][own.index(most[-1])], round(most[-1], 4))
+        found[name] = ExemplarSimilarity(round(sum(most) / len(most), 4), matrix.texts[name][own.index(most[-1])], round(most[-1], 4))
     return found
 
 
@@ -354,10 +355,10 @@ class Route:
         return told if self.preferred is None else {**told, "preferred": self.preferred}
 
 
-class Compares(Protocol):
+class SimilarityIndex(Protocol):
     """`likeness.Likeness`, as the router needs it."""
 
-    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, ExemplarSimilarity] | None:
         """Return the similarity of the text to each persona's exemplars; None if it cannot be computed."""
         ...
 
@@ -369,7 +370,7 @@ class Router:
         self,
         codex: Codex,
         examples: Callable[[], Mapping[str, Exemplars]] | None = None,
-        likeness: Compares | None = None,
+        likeness: SimilarityIndex | None = None,
         *,
         chars: int = 2000,
     ) -> None:
@@ -454,7 +455,7 @@ class Router:
             self._texts = examples, {name: own.texts for name, own in examples.items()}
         return self._texts[1]
 
-    def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, Alike] | None = None) -> Route:
+    def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, ExemplarSimilarity] | None = None) -> Route:
         """Return the persona for a text.
 
         :param alike: similarity of the text to each persona's exemplars; None if it is not known.
@@ -476,7 +477,7 @@ class Router:
         best = max(scores, key=lambda name: scores[name]["score"])
         if not total and not alike:
             fallback = routing.fallback if routing.fallback in examples else best
-            return Route(fallback, "nothing in the brief speaks for another", scores, FALLBACK)
+            return Route(fallback, "the brief fits no other persona better", scores, FALLBACK)
         reasons = [says for _, says in signs[best]]
         if alike and best in alike:
             nearest = alike[best].nearest

@@ -115,13 +115,13 @@ def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
     return several or subject.own or subject.names or _PLACED.match(brief) is not None or _names(brief, subject)
 
 
-def leaves(text: str, brief: str, found: Sequence[RecalledPassage]) -> bool:
+def departs_from(text: str, brief: str, found: Sequence[RecalledPassage]) -> bool:
     """Return True if an answer departs from the passages for a brief.
 
     It has none of the words that they add to the brief, or it has figures or names that neither they nor the brief have.
     """
     new = contents_of(" ".join(quote.text for quote in quotes(brief, found))) - contents_of(brief)
-    return not _held(new, contents_of(text)) or bool(invented(text, found, brief))
+    return not _contained_words(new, contents_of(text)) or bool(invented(text, found, brief))
 
 
 def quotes(brief: str, found: Sequence[RecalledPassage]) -> list[Quote]:
@@ -153,8 +153,8 @@ def _share(subject: Subject, passage: RecalledPassage) -> float:
     if not asked:
         return 0.0
     said = set(_words(passage.text))
-    held = _held(asked, said | set(_words(f"{passage.title} {passage.about}")))
-    if subject.words and not _held(subject.words, said) and not held.issuperset(subject.words):
+    held = _contained_words(asked, said | set(_words(f"{passage.title} {passage.about}")))
+    if subject.words and not _contained_words(subject.words, said) and not held.issuperset(subject.words):
         return 0.0
     if _FIGURE.search(passage.text):
         held |= set(subject.figured)
@@ -162,16 +162,16 @@ def _share(subject: Subject, passage: RecalledPassage) -> float:
 
 
 def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: RecalledPassage) -> str:
-    """Return the parts of a passage that answer, as they stand there; empty if it has nothing of the kind that is wanted."""
+    """Return the parts of a passage that answer, unchanged; empty if the passage lacks the wanted kind of fact."""
     if not _has(wants, passage.text):
         return ""
     parts = list(_parts(passage.text))
     if len(parts) > 1 and parts[-1].endswith("…"):
         parts.pop()  # the prompt's limit cut the passage there
-    left = set(subject.words) - _held(subject.words, set(_words(f"{passage.title} {passage.about}")))
+    left = set(subject.words) - _contained_words(subject.words, set(_words(f"{passage.title} {passage.about}")))
     held = _handed_on(parts, set(subject.words))
     if not any(held):  # only the title names the subject
-        return passage.text if len(passage.text) <= _WHOLE else "\n".join(_as_far(parts))
+        return passage.text if len(passage.text) <= _WHOLE else "\n".join(_parts_within_limit(parts))
     if not any(one & left for one in held):
         left = set(subject.words)  # the title names the subject of all parts: look for the words in the text as well
     taken: set[int] = set()
@@ -198,7 +198,7 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Reca
 
 def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
     """Return for each part which of these words it holds; the words of a question count for the part after it."""
-    held = [set() if _HEADING.match(part) else _held(left, set(_words(part))) for part in parts]
+    held = [set() if _HEADING.match(part) else _contained_words(left, set(_words(part))) for part in parts]
     for at, part in enumerate(parts[:-1]):
         if _HEARSAY.search(part):
             held[at + 1] |= held[at]
@@ -228,7 +228,7 @@ def _items_after(parts: Sequence[str], at: int) -> int:
     return count
 
 
-def _as_far(parts: Sequence[str]) -> Iterator[str]:
+def _parts_within_limit(parts: Sequence[str]) -> Iterator[str]:
     left = _WHOLE
     for part in parts:
         if len(part) > left:
@@ -289,12 +289,12 @@ def _is_row(line: str) -> bool:
     return max(line.count(";"), line.count("\t"), line.count(",") - line.count(", ")) >= _CELLS
 
 
-def _held(asked: Iterable[str], said: set[str]) -> set[str]:
+def _contained_words(asked: Iterable[str], said: set[str]) -> set[str]:
     """Return the words that a text contains in any form: "allergic" matches "allergy", "Zahnarzt" matches "Zahnarzttermin"."""
-    return {word for word in asked if word in said or any(_kin(word, one) for one in said)}
+    return {word for word in asked if word in said or any(_same_stem(word, one) for one in said)}
 
 
-def _kin(one: str, other: str) -> bool:
+def _same_stem(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     if len(short) < _KIN or one[0].isdigit():
         return False
@@ -420,10 +420,10 @@ def _readings(brief: str) -> Iterator[_Reading]:
         end = match.end()
     said += brief[end:]
     if values and not re.search(r"\d", said):  # remaining digits belong to a date, a unit or a sum, not to a plain number
-        yield _Reading(_told(said), tuple(values), all(_JOINED.fullmatch(gap.strip()) for gap in gaps))
+        yield _Reading(_words_with_marks(said), tuple(values), all(_JOINED.fullmatch(gap.strip()) for gap in gaps))
     head, colon, rest = brief.partition(":")
     if colon and rest[:1].isspace() and rest.strip() and not _VALUE.search(brief) and not re.search(r"\d", head):
-        yield _Reading(_told(head), (rest.strip(),), True)
+        yield _Reading(_words_with_marks(head), (rest.strip(),), True)
 
 
 def _value(match: re.Match[str]) -> Any:
@@ -436,7 +436,7 @@ def _value(match: re.Match[str]) -> Any:
         return text
 
 
-def _told(text: str) -> tuple[str, ...]:
+def _words_with_marks(text: str) -> tuple[str, ...]:
     """Return the words of a text; a value has a mark in its place."""
     plain = re.sub(r"\bhow (?=many|much)", "", text, flags=re.IGNORECASE)
     return tuple(word.lower().replace("’", "'") for word in _WORD.findall(plain))
@@ -446,8 +446,8 @@ def _is_for(said: Sequence[str], selector: str, intent: str) -> bool:
     """Return True if a brief says the purpose of a method, and nothing else."""
     if re.search(r"\d", intent):  # the purpose may hold for that number only
         return False
-    told = _told(intent)
-    sources = [list(filter(None, map(_term, words_of))) for words_of in (told, _told(selector.replace("_", " ")))]
+    told = _words_with_marks(intent)
+    sources = [list(filter(None, map(_term, words_of))) for words_of in (told, _words_with_marks(selector.replace("_", " ")))]
     purpose = {term for source in sources for term in source}
     if any(word not in _BARE and word not in _KIND_WORDS and word != _HERE and _term(word) not in purpose for word in said):
         return False
@@ -464,7 +464,7 @@ def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
 
     A value stands before its unit, which is the unit that the intent converts from, or that the brief names first.
     """
-    asked, meant = _ways(said), _ways(intent)
+    asked, meant = _directions(said), _directions(intent)
     if any(asked[term] != meant[term] for term in asked.keys() & meant.keys()):
         return False
     at = said.index(_HERE) if _HERE in said else len(said)
@@ -474,14 +474,14 @@ def _same_way(said: Sequence[str], intent: Sequence[str]) -> bool:
     return of is None or (of in sources if sources else of == first and meant.get(of) != _TO)
 
 
-def _ways(told: Sequence[str]) -> dict[str, str]:
+def _directions(told: Sequence[str]) -> dict[str, str]:
     """Return the direction of each term of a text that follows a word of direction."""
     ways = ((_term(word), _WAYS.get(before)) for before, word in itertools.pairwise(one for one in told if one not in _ARTICLES_CALLING))
     return {term: way for term, way in ways if term and way}
 
 
 def _term(word: str) -> str | None:
-    """Return the stem of a word; None for a word that says nothing of a purpose."""
+    """Return the stem of a word; None for a word that is not part of a purpose."""
     if word == _HERE or word in _BARE or word in _KIND_WORDS:
         return None
     from batos.memory.tokenizer import words  # late import: it loads the index

@@ -31,17 +31,21 @@ from batos.mind.argument_reader import (
     merged,
     parameters_of,
     read_arguments,
+    named_share,
     resolved,
 )
-from batos.mind.brief_values import stem_of, words_of
+from batos.mind.brief_values import frame_of, stem_of, words_of
 from batos.mind.json_schema import problem_with
 from batos.tools.definitions import ToolDefinition
 
 OFFERED, READ, CALLS = 8, 3, 8
 """Tools that are offered by default; tools for which arguments are read; greatest number of calls that are taken from one answer."""
-FIT = 0.47
-"""Least fitness of a tool that is called: likeness, with the share of evident arguments for it and that of open ones against it"""
-_EVIDENT, _OPEN = 0.15, 0.5  # weights of these shares
+FIT = 0.53
+"""Least fitness of a tool that is called: likeness, with the shares of evident arguments and of the name's words for it, and that of open arguments against it"""
+LIKE = 0.22
+"""Least likeness of a tool that is called, whatever its arguments"""
+_EVIDENT, _NAMED, _OPEN = 0.2, 0.15, 0.5  # weights of these shares
+_FRAME, _FRAME_WORDS = 0.9, 3  # weight of the likeness of a brief without its values, and the least number of its words
 _UNLIKE = 0.25  # distance from the most alike tool past which arguments are not read
 _TEXT_CHARS, _ANSWER_CHARS, _ABOUT_CHARS = 2000, 300, 160
 _SCHEMA_DEPTH, _SCHEMA_PARTS = 8, 400
@@ -117,8 +121,13 @@ async def offered(text: str, tools: Sequence[ToolOffer], k: int = OFFERED, liken
     """Return the `k` tools that are most like a text, the most alike first, each with its likeness."""
     if not tools:
         return []
-    rows = None if likeness is None else await likeness([text[:_TEXT_CHARS]], [offer.about for offer in tools])
-    alike = [_shared(text, offer) for offer in tools] if rows is None else rows[0]
+    frame = frame_of(text[:_TEXT_CHARS])
+    asked = [text[:_TEXT_CHARS], *([frame] if len(frame.split()) >= _FRAME_WORDS else [])]
+    rows = None if likeness is None else await likeness(asked, [offer.about for offer in tools])
+    if rows is None:
+        alike = [_shared(text, offer) for offer in tools]
+    else:  # a long value would hide what is asked for
+        alike = [max(whole, _FRAME * frame) for whole, frame in zip(rows[0], rows[-1], strict=True)]
     ranked = sorted(zip(tools, alike, strict=True), key=lambda pair: -pair[1])
     return ranked[: max(0, k)]
 
@@ -233,26 +242,28 @@ class _Candidate:
     offer: ToolOffer
     like: float
     reading: ArgumentReading
+    named: float
+    """share of the words of the tool's name that the brief has"""
     fitness: float = field(init=False)
 
     def __post_init__(self) -> None:
         needed = sum(one.required for one in parameters_of(self.offer.tool.parameters))
         open_ = len(self.reading.open) / needed if needed else 0.0
-        self.fitness = self.like + _EVIDENT * self.reading.evident - _OPEN * open_
+        self.fitness = self.like + _EVIDENT * self.reading.evident + _NAMED * self.named - _OPEN * open_
 
 
 async def _by_schema(
     text: str, best: Sequence[tuple[ToolOffer, float]], services: ChoiceServices, again: FailedCall | None, floor: float
 ) -> ToolChoice:
     near = [(offer, like) for offer, like in best[:READ] if like >= best[0][1] - _UNLIKE]
-    rated = [_Candidate(offer, like, await _read(text, offer, services.likeness)) for offer, like in near]
+    rated = [_Candidate(offer, like, await _read(text, offer, services.likeness), named_share(text, offer.tool.name)) for offer, like in near]
     chosen = max(rated, key=lambda one: one.fitness)
     if again is not None:
         chosen = next((one for one in rated if one.offer.name == again.call.name), chosen)
     name, told = chosen.offer.name, f"likeness {chosen.like:.2f}, fitness {chosen.fitness:.2f}"
-    if chosen.fitness < floor and again is None:
+    if again is None and (chosen.fitness < floor or (chosen.like < LIKE and floor > 0)):
         lacks = f"; the brief does not tell {_names(chosen.reading.open)}" if chosen.reading.open else ""
-        return ToolChoice((), f"no tool fits: the best, {name}, has {told}, below {floor}{lacks}")
+        return ToolChoice((), f"no tool fits: the best, {name}, has {told}; at least {LIKE} and {floor} are needed{lacks}")
     arguments, open_ = chosen.reading.arguments, chosen.reading.open
     if again is not None and again.call == (name, arguments):
         open_ = tuple(_blamed(chosen.offer.tool, again))

@@ -1,4 +1,4 @@
-"""Rounds of tool use in DELEGATING, and the message by which connections are sent a call.
+"""Rounds of tool use in DELEGATING.
 
 brief ─ offers ─ choice (`batos.mind.tool_choice`) ─ calls ─ results as passages ─ choice again, until none fits or the rounds are over
 
@@ -9,19 +9,15 @@ that failed is chosen anew once, with its error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from batos.bridge.inference import ChatReply
-from batos.errors import InvalidInput
-from batos.image import history, journal
-from batos.image.living_image import add_missing
-from batos.mind.attempt import Attempt, PromptContext, current
+from batos.errors import GrantRefused, ToolsTied
+from batos.image import journal
+from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.inference import InferenceAsker
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
 from batos.mind.tool_use import Called, ToolUseLimits, told
-from batos.objects import Primitive, UvmObject
-from batos.tools import connections
 
 
 async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: InferenceAsker) -> list[Called]:
@@ -48,7 +44,8 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
         came = await attempt.tools.call_all(fresh, gated=attempt.gated)
         done += came
         failed = next((one for one in came if one.error is not None), None)
-        if not native and (failed is None or again is not None):
+        refused = failed is not None and isinstance(failed.error, GrantRefused | ToolsTied)  # another call instead is not what was asked
+        if refused or (not native and (failed is None or again is not None)):
             break
         again = None if failed is None else FailedCall(ChosenCall(failed.name, dict(failed.arguments)), str(failed.error))
         if native:
@@ -90,25 +87,3 @@ def _so_far(done: list[Called], chars: int) -> str:
         said = told(one.result) if one.error is None else f"failed: {one.error.message}"
         lines.append(f"<{one.name}>\n{said[:chars]}\n</{one.name}>")
     return "\n".join(lines)
-
-
-@Primitive.register("tools.call_")
-async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] | None = None) -> Any:
-    """Call a tool of a connection, and return its result.
-
-    :param arguments: by name, as the tool's schema has them.
-    :raises ToolFailed, GrantRefused, ToolsTied, UnknownTool, InvalidInput: see `ToolUse.call`.
-    """
-    given = {} if arguments is None else history.whole(arguments)
-    if not isinstance(tool, str) or not isinstance(given, dict):
-        raise InvalidInput(
-            "call_ takes the name of a tool and its arguments as an object: `call_('get_current_time', {'timezone': 'UTC'})`"
-        )
-    attempt = current()
-    return await attempt.tools.call(f"{connection.name}.{tool}", given, gated=attempt.gated)
-
-
-def install(lobby: UvmObject) -> None:
-    """Make the object that holds the connections, and let connections answer `call_`. A step of genesis."""
-    connections.install(lobby)
-    add_missing(lobby.traits.connection, call_=Primitive.of(call_))

@@ -23,10 +23,11 @@ from batos import scope
 from batos.bus import ToolCalled
 from batos.config.limits import GivesLimits, Limits, limit
 from batos.errors import BatosError, GrantRefused, InvalidInput, UnknownTool
-from batos.image import effects
+from batos.image import effects, identity
 from batos.image import grants as image_grants
-from batos.image.effects import EffectRecord
+from batos.image.effects import READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
+from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.memory.objects import TOOL
@@ -41,6 +42,7 @@ from batos.tools.grant_questions import PendingCall
 from batos.tools.toolbox import Toolbox
 
 log = structlog.get_logger("batos.mind")
+_TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
@@ -116,6 +118,7 @@ class ToolUse:
         self._attempt, self._image, self._toolbox, self._on_called, self._acts = attempt, image, toolbox, on_called, acts
         self._limits = ToolUseLimits.of(settings)
         self._effects: Effects | None = None
+        self._identity: ActingState | None = None
         self.called: list[Called] = []
 
     # --- what is offered
@@ -150,6 +153,8 @@ class ToolUse:
         toolbox = self._toolbox
         if self._attempt.tally.calls.total() >= self._limits.calls:
             raise InvalidInput(f"mission {self._attempt.mission.id!r} has made {self._limits.calls} calls, the most that one may make")
+        if scope.current().in_trial:  # nothing is done that could be told
+            return await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
         began, outcome = time.monotonic(), "failed"
         self._publish(name, "called", arguments=self._short(arguments))
         size = 0
@@ -226,6 +231,14 @@ class ToolUse:
     def _fact(self, record: EffectRecord) -> dict[str, Any]:
         return effects.to_wire(record, chars=self._limits.shown_chars)
 
+    def quotes(self, chars: int) -> str:
+        """Return what the tools answered in this cycle, as an answer that quotes it, each with the number of its passage.
+
+        :param chars: greatest number of characters of one.
+        """
+        said = [(n, main_text(one.result).strip()) for n, one in enumerate(self.called, 1) if one.error is None]
+        return "\n\n".join(f"{text if len(text) <= chars else text[: chars - 1] + '…'} [{n}]" for n, text in said)
+
     # --- the caller of `Effects`
 
     async def allow(self, call: ToolCall) -> str:
@@ -270,7 +283,9 @@ class ToolUse:
     # --- details
 
     def _own(self) -> Effects:
-        if self._effects is None:
+        state = None if self._toolbox is None else self._toolbox.state
+        if self._effects is None or self._identity != state:  # a resume puts all that is open in doubt
+            self._identity = state
             mission, image = self._attempt.mission.id, self._image
             self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self)
         return self._effects
@@ -312,8 +327,12 @@ class ToolUse:
         return self._image.read(image_grants.all_grants, time.time())
 
     def _decide(self, call: ToolCall) -> grants.Permission:
-        marks = self._marks()
-        return grants.decide(self._grants(), self._request(call.connection, call.tool, call.arguments, marks, _size(call)))
+        request = self._request(call.connection, call.tool, call.arguments, self._marks(), _size(call))
+        permission = grants.decide(self._grants(), request)
+        if permission.verdict == ALLOW and call.tool.kind != READS and self._image.read(identity.asks_first, self._attempt.mission.number):
+            why = "the image was copied, restored or replaced after this mission began, which may have done it elsewhere"
+            return permission._replace(verdict=ASK, grant=None, reason=why)
+        return permission
 
     def _request(
         self, connection: str, tool: ToolDefinition, arguments: Mapping[str, Any], marks: frozenset[str], size: int = 0
@@ -370,6 +389,17 @@ def told(result: Any) -> str:
     if isinstance(result, list):
         return "\n".join(map(_value, result))
     return json.dumps(result, ensure_ascii=False)
+
+
+def main_text(result: Any) -> str:
+    """Return the part of a tool's result that a user wants to read: its text, where an object has one, else all of it."""
+    if isinstance(result, dict):
+        texts = [result[name] for name in _TEXTS if isinstance(result.get(name), str) and result[name].strip()]
+        if texts:
+            return str(texts[0])
+        if isinstance(result.get("body"), dict | list):
+            return told(result["body"])
+    return told(result)
 
 
 def _value(value: Any) -> str:

@@ -60,17 +60,17 @@ class Endings:
         """
         :param release: frees the mission's place. It is called before the end is published, so that a listener finds
             the place free.
-        :param on_signal: receives the error of a storage in which nothing can be recorded any more.
+        :param on_signal: receives the error of a storage that can no longer record anything.
         """
         self._image, self.settings, self._release, self._on_signal = image, settings, release, on_signal
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
         self.waiting: set[str] = set()
-        """Missions that wait for room on the disk, so that something can be recorded of them."""
+        """Missions whose end waits to be recorded until the disk has room."""
         self._changed = asyncio.Event()
 
     @property
     def trouble(self) -> str:
-        """Return the reason why something could not be recorded, as far as it is known."""
+        """Return the known reason why an end could not be recorded."""
         return (
             self._image.committer.trouble
             or f"its disk was full; it is tried again within {AttemptLimits.of(self.settings).disk_retry_s:g} s"
@@ -143,9 +143,7 @@ class Endings:
                     return await self._image.system(function, *args, mission=id)
                 except OSError as e:
                     if storage.disk_full_error(e) is None:
-                        failed = ImageFailed(
-                            f"nothing can be recorded of mission {id!r}: {e}; look at the disk, then start the daemon again"
-                        )
+                        failed = ImageFailed(f"mission {id!r} cannot be recorded: {e}; check the disk, then start the daemon again")
                         self._on_signal(failed)
                         raise failed from e
                     if id not in self.waiting:
@@ -218,7 +216,7 @@ DRAFTS = "drafts"
 """Slot of a thought: holder, selector and method of each unvouched method that was moved out of its slot."""
 _NO_MODEL = ("rule", "handbook")  # who wrote it, where that is no model
 UNSURE = (
-    "nobody said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "
+    "no user said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "
     "`batos teach` with an example has one written that is held against it"
 )
 
@@ -295,7 +293,7 @@ class Attempts:
         if not attempt.mission.message and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
-            await attempt.look()
+            await attempt.check_sight()
         try:
             return await self._until_committed(attempt)
         finally:
@@ -358,7 +356,7 @@ class Attempts:
             learn(personas, route.persona, attempt.services.router.window(mission.brief), attempt.id, limit)
 
     async def rehearse(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
-        """Think a mission through in a unit of work that is doomed from the beginning: nothing of it is kept.
+        """Think a mission through in a doomed unit of work, which keeps nothing.
 
         :param see: receives the result and the cycle while they exist.
         :raises BatosError: if the cycle fails.
@@ -418,7 +416,7 @@ class Attempts:
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
             raise UnknownPersona(
-                f"the persona {route.persona!r} of this mission is not in the image any more; submit its brief again for another persona"
+                f"the persona {route.persona!r} of this mission is no longer in the image; submit its brief again for another persona"
             )
         if (ruled := await attempt.ruled(unit.root, mission, persona)) is not None:
             return {"value": None, **ruled, "persona": persona.name, "why": route.why, "by_rule": True}, None
@@ -464,4 +462,4 @@ def _told(errand: Errand, mission: MissionRecord) -> dict[str, Any]:
     }
     if errand.kind in KNOWN:
         return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}
-    return {**facts, "why": "asks for what is done outside, and there is no way to do it", "cannot": errand.kind}
+    return {**facts, "why": "asks for something outside the system, which it cannot do", "cannot": errand.kind}

@@ -12,7 +12,7 @@ for its document.
 A statement is a whole sentence that says something about its speaker ("My name is Kim"), or that the user asks to
 have remembered ("Remember that …"). A brief of nothing but statements may be about anything ("The bins are collected
 on Tuesdays."). Statements are found by rule; no model is asked and nothing is concluded. Wishes, feelings, requests,
-suppositions and quotations are no statements. A false statement would be shown where it does not belong, and a missed
+suppositions and quotations are not statements. A false statement would be shown where it does not belong, and a missed
 one is only told again: in doubt a sentence is left out. `statements.toml` lists, by language, how sentences begin.
 """
 
@@ -58,7 +58,7 @@ _ANNOUNCES = re.compile(r"[:：]\s{0,5}$")
 
 
 def statements_of(brief: str) -> list[str]:
-    """Return the statements of a brief, each as it stands there; empty if there are none."""
+    """Return the statements of a brief, word for word; empty if it has none."""
     text, found, alone = brief.partition("```")[0][:LONGEST], list[tuple[str, bool]](), True
     for part in (text[start:end] for start, end in sentences(text)):
         if kept := _asked_to_keep(part):
@@ -66,7 +66,7 @@ def statements_of(brief: str) -> list[str]:
         elif _patterns().text.search(part) and not _patterns().first.match(part):
             alone = False
             break  # what comes after it is what it is about
-        elif (surely := _tells(part, after=bool(found))) is not None:
+        elif (surely := _statement_certainty(part, after=bool(found))) is not None:
             found.append((part, surely))
         elif not _is_remark(part):
             alone = False
@@ -75,13 +75,13 @@ def statements_of(brief: str) -> list[str]:
 
 
 def _asked_to_keep(part: str) -> str:
-    """Return the text that a sentence asks to remember; empty if it asks for nothing of the kind."""
+    """Return the text that a sentence asks to remember; empty if it does not ask for that."""
     found = _patterns().keep.match(part)
     return part[found.end() :].strip() if found else ""
 
 
-def _tells(part: str, *, after: bool) -> bool | None:
-    """Return True if a sentence surely is a statement, False if it is one only among statements, None if it is none.
+def _statement_certainty(part: str, *, after: bool) -> bool | None:
+    """Return True if a sentence surely is a statement, False if it is one only beside other statements, None if it is not one.
 
     :param after: True if a sentence before it was a statement.
     """
@@ -157,7 +157,7 @@ _STRETCH = 256  # missions looked at in one read
 _TITLE = 80
 
 
-class Lived(NamedTuple):
+class MissionDocument(NamedTuple):
     """Document about a mission that ended, or about the statements of its brief, before it is prepared."""
 
     id: str
@@ -165,7 +165,7 @@ class Lived(NamedTuple):
     source: str
 
 
-class Remembering:
+class MemoryWriter:
     """Task that makes memory of missions until it is cancelled."""
 
     def __init__(
@@ -193,8 +193,8 @@ class Remembering:
         while True:
             self._more.clear()
             try:
-                await self._vouch_earlier()
-                while await self.some():
+                await self._apply_earlier_ratings()
+                while await self.write_batch():
                     pass
             except (BatosError, OSError) as e:  # a full disk, say: the mark stays, and with it what is to be remembered
                 log.warning("not_remembered", error=str(e), retry_s=RETRY_S)
@@ -203,18 +203,18 @@ class Remembering:
             await self._more.wait()
             await asyncio.sleep(self._pause_s)
 
-    async def _vouch_earlier(self) -> None:
+    async def _apply_earlier_ratings(self) -> None:
         """Take over ratings that were given before the memory used them. Needed once in an image's life."""
         if not self._heard and not self._image.read(_ratings_are_heard):
-            up = await in_helper(self._image.read, _rated_up)
-            await self._image.system(_vouch_all, up, mission="remember")
+            up = await in_helper(self._image.read, _missions_rated_up)
+            await self._image.system(_apply_ratings, up, mission="remember")
         self._heard = True
 
     def wake(self) -> None:
         """Look for missions to remember."""
         self._more.set()
 
-    async def some(self) -> bool:
+    async def write_batch(self) -> bool:
         """Remember one batch; return True if there may be more."""
         until, still_open, found = await in_helper(self._image.read, missions_to_remember)
         mark = self._image.read(_mark)
@@ -229,18 +229,18 @@ class Remembering:
         log.debug("remembered", missions=[one.mission for one in prepared])
         return True
 
-    def _prepared(self, found: list[Lived]) -> list[PreparedDocument]:
+    def _prepared(self, found: list[MissionDocument]) -> list[PreparedDocument]:
         return [
             prepare_document(lived.draft, self._shelver, source=lived.source, mission=lived.id, section_chars=self._chars)
             for lived in found
         ]
 
 
-def missions_to_remember(root: Root) -> tuple[int, tuple[int, ...], list[Lived]]:
+def missions_to_remember(root: Root) -> tuple[int, tuple[int, ...], list[MissionDocument]]:
     """Return the next batch: the new mark, the numbers before it of missions that go on, and the documents to make."""
     until, waiting = _mark(root)
     missions = [*of_numbers(root, sorted(waiting)), *next_numbered(root, until, _STRETCH)]
-    found: list[Lived] = []
+    found: list[MissionDocument] = []
     gathered = 0
     still_open: list[int] = []
     for mission in missions:
@@ -251,7 +251,7 @@ def missions_to_remember(root: Root) -> tuple[int, tuple[int, ...], list[Lived]]
                 break
             still_open.append(mission.number)  # its turn comes with the next ones
             continue
-        elif lived := _lived(mission):
+        elif lived := _documents_of(mission):
             found += lived
             gathered += 1
         until = max(until, mission.number)
@@ -278,7 +278,7 @@ def store_remembered(
 
 
 def remember_again(root: Root, mission: UvmObject) -> None:
-    """Queue a mission that is redone for the next batch; one that lies beyond the mark comes to its turn anyway."""
+    """Queue a redone mission for the next batch; a mission beyond the mark is in a later batch anyway."""
     lived = root["lobby"].memory.lived
     if mission.number <= lived.until and mission.number not in lived.open:
         lived.open = (*lived.open, mission.number)
@@ -291,7 +291,7 @@ def _ratings_are_heard(root: Root) -> bool:
     return _HEARD in root["lobby"].memory.vouched
 
 
-def _rated_up(root: Root) -> list[str]:
+def _missions_rated_up(root: Root) -> list[str]:
     """Return the ids of the missions that are rated +1."""
     found, until = [], 0
     while missions := next_numbered(root, until, _STRETCH):
@@ -301,7 +301,7 @@ def _rated_up(root: Root) -> list[str]:
     return found
 
 
-def _vouch_all(root: Root, missions: list[str]) -> None:
+def _apply_ratings(root: Root, missions: list[str]) -> None:
     for id in missions:
         vouch(root, id, 1)
     root["lobby"].memory.vouched.add(_HEARD)
@@ -312,7 +312,7 @@ def _mark(root: Root) -> tuple[int, tuple[int, ...]]:
     return lived.until, tuple(lived.open)
 
 
-def _lived(mission: UvmObject) -> list[Lived]:
+def _documents_of(mission: UvmObject) -> list[MissionDocument]:
     """Return the documents of an ended mission; none for the system's own, for cancelled, undone and damaged ones."""
     try:
         facts = ledger.describe(mission)
@@ -325,19 +325,19 @@ def _lived(mission: UvmObject) -> list[Lived]:
     brief = facts.brief.strip()
     day = datetime.date.fromtimestamp(facts.finished or facts.accepted).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
-    told = _told(mission.id, brief, facts.accepted) if facts.origin == "client" and not facts.message else []
+    told = _statement_documents(mission.id, brief, facts.accepted) if facts.origin == "client" and not facts.message else []
     source = f"mission:{mission.id}"
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"
-        return [Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day), source), *told]
+        return [MissionDocument(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day), source), *told]
     result = facts.result or {}
     tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
     parts = [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)]
-    return [Lived(mission.id, Draft(MISSION, title, parts, day, tags), source), *told]
+    return [MissionDocument(mission.id, Draft(MISSION, title, parts, day, tags), source), *told]
 
 
-def _told(id: str, brief: str, accepted: float) -> list[Lived]:
+def _statement_documents(id: str, brief: str, accepted: float) -> list[MissionDocument]:
     """Return the statements of a brief as a document; none if there are no statements."""
     said = "\n".join(statements_of(brief))
     day = datetime.date.fromtimestamp(accepted).toordinal()
-    return [Lived(id, Draft(STATEMENT, said[:_TITLE], [DraftPart(said)], day, origin=USER), f"said:{id}")] if said else []
+    return [MissionDocument(id, Draft(STATEMENT, said[:_TITLE], [DraftPart(said)], day, origin=USER), f"said:{id}")] if said else []

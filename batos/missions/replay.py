@@ -22,7 +22,7 @@ from batos.mind.attempt_services import REPLAYED, AttemptServices
 from batos.mind.events import Events, TextBatch, nothing_proposed
 from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer
 from batos.missions.execution import Attempts
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 
 PROMPTS_BYTES = 2 * 1024 * 1024
 _SHOWN = 400  # characters of each text where two differ
@@ -31,7 +31,7 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 
 
 class JournalOnlySource:
-    """Source that has the journal and nothing else: what is not there fails, as it may have failed the first time."""
+    """Source that has only the journal: an inference that the journal lacks fails."""
 
     def __init__(self, mission: str, image: LivingImage, offline: _Offline | None = None, *, transcribes: bool = False) -> None:
         """
@@ -46,7 +46,7 @@ class JournalOnlySource:
         self.missed: dict[str, Any] | None = None
         """The first inference that was not in the journal."""
         self.prompts: list[dict[str, Any]] | None = [] if transcribes else None
-        """Requests and answers of each inference: the journal itself has the answers, and only checksums of what was asked."""
+        """Requests and answers of the inferences; the journal has the answers, but only checksums of the requests."""
 
     def recall(self) -> None:
         """See `InferenceSource`."""
@@ -79,7 +79,7 @@ class JournalOnlySource:
                 "model": request.model,
                 "place": place,
             }
-        raise InferenceFailed(f"the journal has no such inference of {request.model}", cause="not_in_journal", retryable=False)
+        raise InferenceFailed(f"the journal does not have this inference of {request.model}", cause="not_in_journal", retryable=False)
 
     def unanswered(self, need: NeedAnswer) -> BaseException:
         """Return an error: a replay asks no user."""
@@ -100,7 +100,7 @@ def _asked(request: ChatRequest, label: str, found: journal.InferenceRecord | No
     return asked if found is None else {**asked, "said": found.text}
 
 
-async def ruled_as_recorded(root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+async def ruled_as_recorded(root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
     """Return the recorded result of a mission of the system's own that was told by rule, since that followed from measurements of then;
     None where a model thought."""
     told = json.loads(mission.result) if mission.result else {}
@@ -162,10 +162,10 @@ class Replays:
     async def replay(self, id: str, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a mission.
 
-        :param prompts: whether to tell what each inference was asked, as far as the replay comes, in at most `PROMPTS_BYTES`.
+        :param prompts: True: return the prompt of each inference too, in at most `PROMPTS_BYTES`.
         :returns: `id`, `state`, `outcome` (same, different, journal_ended), `inferences` (taken from the journal),
             `journaled`, `unused`, and the first `difference`.
-        :raises UnknownMission: if there is none of that id.
+        :raises UnknownMission: if no mission has that id.
         :raises InvalidInput: if it has not ended, or its journal was dropped.
         """
         record, dropped = self._image.read(_read, id)
@@ -210,7 +210,7 @@ def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
 
 
-def _read(root: Any, id: str) -> tuple[MissionRecord, bool]:
+def _read(root: Root, id: str) -> tuple[MissionRecord, bool]:
     mission = ledger.mission_of(root, id)
     return ledger.describe(mission), bool(journal.of(mission).spent)
 

@@ -1,4 +1,4 @@
-"""Report of one mission, for people: its thoughts, who thought them, from which sources, at what cost."""
+"""Report of one mission, for people: its thoughts, personas, sources and cost."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Missions of users go before the system's own. A crash loses nothing: before `accept` is durable nothing was promised;
 after it, `recover` finds the mission at the next start, with its attempts counted and its inferences in the journal.
 
-`Resting` keeps missions in retry back-off, or waiting for a model: they release their places and get one again before
+`RestingMissions` keeps missions in retry back-off, or waiting for a model: they release their places and get one again before
 the queue. `HeldMissions` keeps those that are paused, wait for an answer, or follow a mission that has not ended; the
-reason is in their records, so they wait on after a restart. `Cancelling` ends missions, also when the disk is too
+reason is in their records, so they wait on after a restart. `Cancellations` ends missions, also when the disk is too
 full to record it: the caller gets an error, and the mission is ended once there is room.
 """
 
@@ -158,7 +158,7 @@ log = structlog.get_logger("batos.mind")
 
 
 class Cancellations:
-    """Cancellations under way, each in a task of its own, so that it ends its mission when the caller is gone."""
+    """Cancellations under way, each in a separate task, so that it ends its mission even if its caller leaves."""
 
     def __init__(self, cancel: Callable[[str], Coroutine[Any, Any, bool]], endings: Endings) -> None:
         """
@@ -180,7 +180,7 @@ class Cancellations:
             held_up.cancel()
         if work.done():
             return work.result()
-        why = f"nothing can be recorded of mission {id!r} now: {self._endings.trouble}"
+        why = f"mission {id!r} cannot be recorded now: {self._endings.trouble}"
         raise ImageError(f"{why}; if it has not ended by itself, it is cancelled as soon as there is room", cause="disk_full")
 
     async def _once_recorded(self, id: str) -> bool:
@@ -550,7 +550,7 @@ class Scheduler:
         return True
 
     async def pause(self, id: str) -> None:
-        """Hold a mission that is not final back until `resume`, also over restarts; its deadline goes on.
+        """Hold back a mission that is not final until `resume`, also over restarts; its deadline goes on.
 
         :raises UnknownMission: if there is no mission of that id.
         """

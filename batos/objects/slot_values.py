@@ -184,7 +184,7 @@ class Primitive(_Named):
         :raises LookupError: for a function that is not registered.
         """
         if function not in cls._names:
-            raise LookupError(f"{function!r} is no registered primitive: decorate it with `@Primitive.register`")
+            raise LookupError(f"{function!r} is not a registered primitive: decorate it with `@Primitive.register`")
         return cls(cls._names[function])
 
     def resolve(self) -> Callable[..., Any]:

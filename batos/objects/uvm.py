@@ -349,7 +349,7 @@ def check_slot(name: str, value: Any) -> None:
     if name.startswith(_RESERVED) or name == "_slots":
         raise ValueError(f"{name!r} is a reserved name; slot names begin with neither '__', '_p_' nor '_v_', and '_slots' is the view")
     if "*" in name[:-1] or name == "*":
-        raise ValueError(f"{name!r}: '*' stands only at the end of a slot's name, and marks a parent")
+        raise ValueError(f"{name!r}: '*' is allowed only at the end of a slot's name, where it marks a parent")
     if name[-1] == "*":
         parents = value if type(value) is tuple else (value,)
         for parent in parents:

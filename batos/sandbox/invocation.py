@@ -24,7 +24,7 @@ from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
 
 from batos import resources, scope
-from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
+from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit, ToolsTied
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.objects.slot_values import PLAIN
 from batos.sandbox import run_context
@@ -106,8 +106,11 @@ def _question(snapshot: Any) -> tuple[Any, ...]:
 
 BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands without a slot."""
-FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
-"""Errors that a method must not catch: the mission's transaction or its budget is gone."""
+LOOKUP, UNDERSTANDS = "_lookup_", "_understands_"
+"""Slots by which host code stands for slots that an object does not have. `_lookup_` is sent the name, and answers the value; what
+`_understands_` answers are messages: it is sent the name with their arguments."""
+FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit, ToolsTied)
+"""Errors that a method must not catch: the mission's transaction or its budget is gone, or nothing may be done outside."""
 _NOTHING_FURTHER: tuple[Any, ...] = ({}, [], False)  # a send without arguments by name, without changes, and not to a parent
 _ANSWERING = (Method, Intent, Primitive)  # types of slot values that answer messages
 _HEAVY = 5000  # nodes held; comparing that many takes milliseconds
@@ -293,7 +296,7 @@ class Invocation:
         for change in plain:
             obj, name, value = change if len(change) == 3 else (self.obj, *change)
             if not isinstance(obj, UvmObject):
-                raise TypeError(f"a {type(obj).__name__} has no slots")
+                raise TypeError(f"a {type(obj).__name__} has no slots; only objects of the image have them")
             check_slot_name(name)
             if obj is not self.obj and not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
@@ -310,7 +313,7 @@ class Invocation:
         if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)
         if not isinstance(snapshot, monty.FunctionSnapshot):
-            raise self._limit("host_calls", "a future that nobody resolves")
+            raise self._limit("host_calls", "a future that is never resolved")
         try:
             if snapshot.is_os_function:
                 answer = run_context.deterministic_answer(self.activity, self.path, str(snapshot.function_name), snapshot.args)
@@ -353,7 +356,7 @@ class Invocation:
         if name == "_b_drop" and len(args) == 4:
             return self._settled(self._drop, self.handles.get(args[0]), *args[1:])
         if name == "import":
-            raise ModuleNotFoundError("no such module in a method")
+            raise ModuleNotFoundError("a method cannot import this module")
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
     async def _settled(self, work: Any, *args: Any) -> Any:
@@ -382,8 +385,10 @@ class Invocation:
             parent = obj._slots.get(f"{name}*")
             if isinstance(parent, UvmObject):
                 return 0, self.handles.give(parent, self.obj if obj is self.obj else None)
-            if name in BUILT_IN:
+            if name in BUILT_IN or find(obj, UNDERSTANDS) is not None:
                 return 1, None
+            if find(obj, LOOKUP) is not None:
+                return 0, self.membrane.inward(await self._sent(obj, LOOKUP, [name], {}, ()))
             if find(obj, "_doesNotUnderstand_") is not None:
                 return 0, self.membrane.inward(await self._sent(obj, "_doesNotUnderstand_", [name], {}, ()))
             raise MessageNotUnderstood(obj, name)

@@ -105,7 +105,7 @@ class Handles:
             return value
         held = self._by_name.get(value.bytes) if isinstance(value, uuid.UUID) else None
         if held is None:
-            raise PermissionError("that is no object of this method's")
+            raise PermissionError("the reference is not to an object of this method")
         return held
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from batos.errors import BatosError, MethodFailed, MethodUnsupported, SandboxFailed
+from batos.errors import BatosError, GrantRefused, MethodFailed, MethodUnsupported, SandboxFailed
 from batos.sandbox import stdlib
 from batos.sandbox.prelude import ERRORS, PRELUDE
 from batos.sandbox.rewriter import BUILTINS, Program, rewrite
@@ -196,6 +196,8 @@ def host_error(error: BaseException) -> tuple[str, str]:
     """Return name and message of the builtin exception that stands for an error on the other side."""
     if isinstance(error, MethodFailed):
         return error.type, error.text
+    if isinstance(error, GrantRefused):
+        return "PermissionError", error.message
     text = error.message if isinstance(error, BatosError) else str(error.args[0]) if error.args else ""
     for cls in type(error).__mro__:
         if cls.__module__ == "builtins" and cls.__name__ in ERRORS:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
 from batos.image.living_image import add_missing
 from batos.objects import Root, UvmObject
-from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition
+from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
 _DIFF_LINES = 40
 
@@ -42,8 +43,9 @@ class PinnedConnection(NamedTuple):
         if any(one.name == name for one in self.suspended):
             accept = f"`batos tools test {self.spec.name}` shows the change, `batos tools accept {self.spec.name}` accepts it"
             raise UnknownTool(f"the tool {self.spec.name}.{name} has changed since it was allowed and is suspended; {accept}")
-        there = ", ".join(one.name for one in self.tools[:20]) or "none"
-        raise UnknownTool(f"{name!r} is not a tool of {self.spec.name}; its tools are: {there}")
+        names = [one.name for one in self.tools]
+        there = ", ".join(names[:20]) or "none"
+        raise UnknownTool(f"{name!r} is not a tool of {self.spec.name}{nearest(name, names)}; its tools are: {there}")
 
 
 def install(lobby: UvmObject) -> None:
@@ -59,6 +61,42 @@ def load(root: Root) -> dict[str, PinnedConnection]:
     """Return all connections, by name."""
     held = root["lobby"].tools._slots
     return {name: _connection(name, one) for name, one in sorted(held.items()) if _is_connection(root, one)}
+
+
+def tool_names(root: Root) -> dict[str, frozenset[str]]:
+    """Return the names by which methods reach the tools of each connection, by the names by which they reach the connection."""
+    held = load(root)
+    return {alias: frozenset(_aliases([tool.name for tool in held[name].tools])) for alias, name in _aliases(held).items()}
+
+
+def _aliases(names: Collection[str]) -> dict[str, str]:
+    found = {alias: named(alias, names) for name in names for alias in (name, identifier(name))}
+    return {alias: name for alias, name in found.items() if name is not None}
+
+
+def find(holder: UvmObject, wanted: str) -> UvmObject:
+    """Return the connection that a method means by a name.
+
+    :param holder: the object that holds the connections.
+    :raises UnknownTool: if there is none.
+    """
+    root = holder._p_jar.root()
+    there = {name: one for name, one in holder._slots.items() if _is_connection(root, one)}
+    name = named(wanted, there)
+    if name is None:
+        known = ", ".join(sorted(there)) or "none; `batos tools add` makes one"
+        raise UnknownTool(f"{wanted!r} is not a connection{nearest(wanted, list(there))}; connections are: {known}")
+    return there[name]
+
+
+def find_tool(connection: UvmObject, wanted: str) -> ToolDefinition:
+    """Return the tool of a connection that a method means by a name.
+
+    :raises UnknownTool: if there is none, or it is suspended.
+    """
+    pinned = _connection(connection.name, connection)
+    name = named(wanted, [tool.name for tool in pinned.tools])
+    return pinned.tool(wanted if name is None else name)
 
 
 def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import keyword
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -99,7 +100,7 @@ class ToolLimits(Limits):
     """of one result"""
     message_bytes: int = limit(4 << 20, ge=1, le=1 << 30)
     """of one message of a server"""
-    tools: int = limit(1000, ge=1, le=100_000)
+    tools: int = limit(2000, ge=1, le=100_000)
     """of one connection"""
     definition_bytes: int = limit(256 << 10, ge=1, le=1 << 24)
     """of one tool's definition"""
@@ -224,6 +225,24 @@ def check_definitions(connection: str, found: Sequence[ToolDefinition], limits: 
         for role, other in (("look", tool.look), ("undo", tool.undo)):
             if other and other not in names:
                 raise InvalidInput(f"{connection}.{tool.name} names {other!r} as its {role}, which the connection does not offer")
+
+
+def identifier(name: str) -> str:
+    """Return a name of a connection, a tool or a parameter as a method writes it: other characters are `_`, a keyword ends with one."""
+    plain = _NOT_WORD.sub("_", name)
+    return f"{plain}_" if keyword.iskeyword(plain) else plain
+
+
+def named(wanted: str, names: Iterable[str]) -> str | None:
+    """Return the one of these names that a method means; None if there is none, or more than one that it could mean."""
+    there = list(names)
+    if wanted in there:
+        return wanted
+    found = [name for name in there if identifier(name) == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+_NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 
 
 def with_secrets(text: str, secret: Callable[[str], str]) -> str:

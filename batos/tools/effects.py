@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from batos import scope
 from batos.errors import BatosError, BatosSignal, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects
 from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
@@ -126,8 +127,13 @@ class Effects:
     async def _performed(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool) -> Any:
         said = effects.canonical(arguments)
         key = effects.key_of(self._identity, self._mission, name, said, occurrence)
-        self.asked.add(key)
         record = self._known.get(key)
+        if scope.current().in_trial:
+            # what the mission asked for before is the same in each replay; the rest of the journal is not
+            if record is not None and record.state in ENDED and key in self.asked:
+                return _outcome(record)
+            raise ToolsTied(f"{name} is not called: {self._caller.tied() or 'this is a trial'}")
+        self.asked.add(key)
         if record is not None and record.state in ENDED:
             return _outcome(record)
         if tied := self._caller.tied():

@@ -139,7 +139,7 @@ class Egress:
         :param resolve: finds addresses in place of the system, for tests.
         """
         self.limits = limits or EgressLimits()
-        self._reach = Reach(origins, private=private, any_public=any_public, resolve=resolve)
+        self._reach = ReachableOrigins(origins, private=private, any_public=any_public, resolve=resolve)
         self._backend = _GuardedBackend(self._reach, self.limits.connect_s)
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
         self._turns: dict[WebOrigin, deque[float]] = {}
@@ -252,7 +252,7 @@ class _Sent:
             self.begun = True
 
 
-class Reach:
+class ReachableOrigins:
     """Origins that a client may reach, and the addresses at which it may."""
 
     def __init__(
@@ -298,7 +298,7 @@ class Reach:
 class _GuardedBackend(httpcore.AsyncNetworkBackend):
     """Opens connections to allowed addresses only."""
 
-    def __init__(self, reach: Reach, connect_s: float) -> None:
+    def __init__(self, reach: ReachableOrigins, connect_s: float) -> None:
         self._inner = httpcore.AnyIOBackend()
         self._reach, self._connect_s = reach, connect_s
 

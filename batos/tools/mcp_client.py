@@ -11,13 +11,14 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batos.config import shown
 from batos.errors import EgressFailed, InvalidInput, ToolFailed
 from batos.image.effects import ACTS, CLASSES, IDEMPOTENT, KEYED, READS, VERIFIABLE
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition, with_secrets
-from batos.tools.egress import Reach, origin_of
+from batos.tools.egress import ReachableOrigins, origin_of
 from batos.tools.elicitation import question_of, response_to
 
 if TYPE_CHECKING:
@@ -171,8 +172,15 @@ class McpConnector:
             process=session.process,
         )
 
+    async def logged_in(self) -> None:
+        """Wait until a login that was sent back here has been taken up, or has failed."""
+        if self._session is not None:
+            await self._session.settled()
+
     async def close(self) -> None:
         """End the connection and the server's process."""
+        if self._login is not None and self._login.leave():  # its user's browser is still to come back
+            self._session = self._login = None
         sessions = [*self._ending, *([self._session] if self._session else [])]
         self._session, self._ending = None, []
         for session in sessions:
@@ -204,8 +212,22 @@ class McpConnector:
             raise ToolFailed(f"{self._spec.name} needs the SDK of MCP ({e}); install it beside BAT OS: {INSTALL}") from None
         if self._login is not None:
             await self._login.close()
+            self._login = None
+        if self._over_http:
+            from batos.tools.mcp_login import waiting_login
+
+            self._login = waiting_login(self._login_file, self._spec.place)
+            if self._login is not None and self._login.session is not None:
+                return self._login.session
         transport = self._http() if self._over_http else self._stdio()
-        return McpSession(self._spec.name, transport, self._limits, lambda: self._services.changed(self._spec.name))
+        session = McpSession(self._spec.name, transport, self._limits, lambda: self._services.changed(self._spec.name))
+        if self._login is not None:
+            self._login.session = session
+        return session
+
+    @property
+    def _login_file(self) -> Path:
+        return self._services.folder / f"login-{self._spec.name}.json"
 
     def _stdio(self) -> McpTransport:
         from batos.tools.mcp_transport import StdioTransport, words_of
@@ -221,10 +243,9 @@ class McpConnector:
         auth = None
         if not any(name.lower() == "authorization" for name in headers):
             options = self._with_secrets("login")
-            path = self._services.folder / f"login-{self._spec.name}.json"
-            self._login = Login(self._spec.place, path, options, lambda: self._session)
+            self._login = Login(self._spec.place, self._login_file, options)
             auth = self._login.provider
-        reach = Reach(self._origins[:1], private=self._origins, any_public=auth is not None)
+        reach = ReachableOrigins(self._origins[:1], private=self._origins, any_public=auth is not None)
         return HttpTransport(self._spec.place, headers=headers, reach=reach, auth=auth, most=self._limits.message_bytes)
 
     def _with_secrets(self, option: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED
 
 from batos.errors import BatosError, EgressRefused
-from batos.tools.egress import Reach
+from batos.tools.egress import ReachableOrigins
 from batos.tools.mcp_transport import Streams
 
 HTTP_ERROR = -32010
@@ -33,7 +33,7 @@ _DROPPED = ("content-length", "content-encoding", "content-type", "transfer-enco
 class HttpTransport:
     """The transport of one connection over HTTP, used once."""
 
-    def __init__(self, url: str, *, headers: Mapping[str, str], reach: Reach, auth: httpx2.Auth | None, most: int) -> None:
+    def __init__(self, url: str, *, headers: Mapping[str, str], reach: ReachableOrigins, auth: httpx2.Auth | None, most: int) -> None:
         """
         :param reach: servers that may be connected to, the authorization server included.
         :param most: bytes of one message.
@@ -41,14 +41,20 @@ class HttpTransport:
         self.process, self.why = "", ""
         self.ended: Callable[[], None] = lambda: None  # its requests end one by one
         self._url, self._most = url, most
+        self._guarded = GuardedTransport(reach, most)
         self._client = httpx2.AsyncClient(
-            transport=GuardedTransport(reach, most),
+            transport=self._guarded,
             headers={**headers, "user-agent": "batos", "accept-encoding": "identity"},
             auth=auth,
             timeout=httpx2.Timeout(None, connect=_CONNECT_S, pool=_CONNECT_S),
             trust_env=False,
         )
         self._stack = AsyncExitStack()
+
+    @property
+    def refused(self) -> str:
+        """Return the protocol's method of the request that was last refused for want of a login; empty where it had none."""
+        return self._guarded.refused
 
     async def __aenter__(self) -> Streams:
         await self._stack.enter_async_context(self._client)
@@ -63,8 +69,9 @@ class HttpTransport:
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to allowed addresses only. A failure is an answer, of status 599, with an error of the protocol as its body."""
 
-    def __init__(self, reach: Reach, most: int) -> None:
+    def __init__(self, reach: ReachableOrigins, most: int) -> None:
         self._most = most
+        self.refused = ""
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(), max_connections=20, keepalive_expiry=30, retries=0, network_backend=_Backend(reach)
         )
@@ -88,12 +95,14 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             await answer.aclose()
             return _refusal(599, {}, CONNECTION_CLOSED, f"{request.url} sent a compressed answer, which was not asked for", {"sent": True})
+        if answer.status in (401, 403):
+            self.refused = _method(request)
         place = headers.get("location")
         if 300 <= answer.status < 400 and place and _origin(request.url.join(place)) != _origin(request.url):
             await answer.aclose()
             where = {"status": answer.status}
             return _refusal(599, {}, HTTP_ERROR, f"{request.url} redirects to {place[:200]}, which is not followed; name that URL", where)
-        if answer.status >= 400 and request.method == "POST" and "mcp-protocol-version" in request.headers:
+        if answer.status >= 400 and _method(request):
             return await self._error(request, answer, headers, stream)
         return httpx2.Response(answer.status, headers=answer.headers, stream=stream, extensions=answer.extensions)
 
@@ -161,7 +170,7 @@ class _Bounded(httpx2.AsyncByteStream):
 class _Backend(httpcore2.AsyncNetworkBackend):
     """Opens connections to the addresses that were checked."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: ReachableOrigins) -> None:
         self._inner, self._reach = httpcore2.AnyIOBackend(), reach
 
     async def connect_tcp(
@@ -189,6 +198,13 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
+
+
+def _method(request: httpx2.Request) -> str:
+    try:
+        return str(json.loads(request.content)["method"])
+    except (ValueError, TypeError, KeyError, RuntimeError):
+        return ""
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

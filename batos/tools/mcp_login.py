@@ -11,10 +11,10 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -25,10 +25,11 @@ from batos import private_files
 from batos.errors import InvalidInput, ToolFailed
 from batos.tools.mcp_session import AUTHORIZE_S, McpSession
 
-OPTIONS = ("client_id", "client_secret", "grant", "scope")
+OPTIONS = ("client_id", "client_secret", "grant", "scope", "metadata_url")
 GRANTS = ("authorization_code", "client_credentials")
 _PATH = "/callback"
 _LINE_BYTES = 16 << 10
+_waiting: dict[tuple[Path, str], Login] = {}
 M = TypeVar("M", bound=BaseModel)
 _PAGE = "<!doctype html><title>BAT OS</title><p>{}</p>"
 
@@ -73,6 +74,19 @@ class LoginFile:
         self._kept["expires"] = None if tokens.expires_in is None else time.time() + tokens.expires_in
         await self._keep()
 
+    async def want(self, scope: str) -> None:
+        """Note what the next login has to ask for, and let go of the tokens, which do not suffice."""
+        self._kept.pop("tokens", None)
+        self._kept["scope"] = scope
+        await self._keep()
+
+    def with_scope(self, url: str) -> str:
+        """Return the page of a login, which also asks for what an earlier one lacked."""
+        parts = urlsplit(url)
+        asked = dict(parse_qsl(parts.query))
+        scopes = dict.fromkeys([*asked.get("scope", "").split(), *str(self._kept.get("scope", "")).split()])
+        return urlunsplit(parts._replace(query=urlencode({**asked, "scope": " ".join(scopes)}))) if scopes else url
+
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self._given or _kept(OAuthClientInformationFull, self._kept.get("client"))
 
@@ -87,10 +101,9 @@ class LoginFile:
 class Login:
     """The login of one connection. `provider` authorizes its requests."""
 
-    def __init__(self, url: str, path: Path, options: Mapping[str, str], session: Callable[[], McpSession | None]) -> None:
+    def __init__(self, url: str, path: Path, options: Mapping[str, str]) -> None:
         """
         :param options: of `OPTIONS`, secrets put in.
-        :param session: returns the connection that logs in.
         :raises InvalidInput: if an option is not valid.
         """
         if unknown := [name for name in options if name not in OPTIONS]:
@@ -98,7 +111,9 @@ class Login:
         grant = options.get("grant", GRANTS[0])
         if grant not in GRANTS or (grant == GRANTS[1] and not (options.get("client_id") and options.get("client_secret"))):
             raise InvalidInput(f"the login grant {grant!r} is not valid; allowed are {GRANTS[0]}, and {GRANTS[1]} with id and secret")
-        self._session = session
+        self.session: McpSession | None = None
+        """the connection that logs in"""
+        self._path, self._url = path, url
         self._coming: asyncio.Future[AuthorizationCodeResult] | None = None
         self._server: asyncio.Server | None = None
         self._state = ""
@@ -120,8 +135,20 @@ class Login:
                 client_name="BAT OS",
                 scope=options.get("scope"),
             )
-            self.provider = OAuthClientProvider(url, about, self._file, self._redirected, self._returned)
+            address = options.get("metadata_url")
+            try:
+                self.provider = OAuthClientProvider(url, about, self._file, self._redirected, self._returned, address)
+            except ValueError as e:
+                raise InvalidInput(f"the login option metadata_url is not valid: {e}") from None
         self.provider.context.token_expiry_time = self._file.expires  # else a token that has ended is not refreshed after a restart
+
+    def leave(self) -> bool:
+        """Let the connection wait for its user without its connector, which ends. Return False if it does not wait."""
+        session = self.session
+        waits = session is not None and bool(self._state) and session.alive and not session.established
+        if waits:
+            _waiting[self._path, self._url] = self
+        return waits
 
     async def close(self) -> None:
         """Wait for no browser any more."""
@@ -130,9 +157,12 @@ class Login:
             self._server = None
 
     async def _redirected(self, url: str) -> None:
-        session = self._session()
-        if session is None:
-            raise ToolFailed("the connection was closed while its user was to log in")
+        session = self.session
+        assert session is not None
+        url = self._file.with_scope(url)
+        if session.established:  # the request that was refused must not be sent later, of a sudden
+            await self._file.want(parse_qs(urlsplit(url).query).get("scope", [""])[0])
+            raise session.must_log_in()
         port = self._file.port
         await self.close()
         self._coming = asyncio.get_running_loop().create_future()
@@ -150,9 +180,8 @@ class Login:
                 found = await self._coming
         finally:
             await self.close()
-        session = self._session()
-        if session is not None:
-            session.logged_in()
+        assert self.session is not None
+        self.session.logged_in()
         return found
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -182,6 +211,12 @@ class Login:
             pass  # it was no browser
         finally:
             writer.close()
+
+
+def waiting_login(path: Path, url: str) -> Login | None:
+    """Return the login with that file and server that an earlier connector left waiting, for another one to go on with."""
+    found = _waiting.pop((path, url), None)
+    return found if found is not None and found.session is not None and found.session.alive else None
 
 
 def _kept(kind: type[M], kept: Any) -> M | None:

@@ -58,6 +58,9 @@ class McpTransport(Protocol):
     why: str
     ended: Callable[[], None]
 
+    @property
+    def refused(self) -> str: ...
+
     async def __aenter__(self) -> Streams: ...
 
     async def __aexit__(self, *error: Any) -> None: ...
@@ -109,15 +112,16 @@ class McpSession:
         self._ended: asyncio.Future[None] = loop.create_future()
         self._wake, self._hearing = asyncio.Event(), asyncio.Event()
         self._client: Client | None = None
-        self._closing = self._asks = False
+        self._closing = self._leaving = self._asks = False
         self._open: list[OpenCall] = []
         self._turn = asyncio.Lock()
         self._active, self._used = 0, time.monotonic()
         self._clock = asyncio.timeout(limits.connect_s)
         self.login = ""
-        """where its user logs in, while the connection waits for that"""
+        """the page where its user logs in, while the connection waits for that"""
         self.why = ""
         self._cause: BaseException | None = None
+        self._call_refused = False
         self.listed = False
         """True once the server's tools were asked for on this connection"""
         transport.ended = self.lost
@@ -127,6 +131,11 @@ class McpSession:
     def alive(self) -> bool:
         """Return True while the connection takes calls, or is being made."""
         return not self._closing and not self._ended.done()
+
+    @property
+    def established(self) -> bool:
+        """Return True once the server has said what it offers."""
+        return self._ready.done()
 
     @property
     def ended(self) -> bool:
@@ -150,7 +159,9 @@ class McpSession:
         """
         while not self._ready.done():
             if self.login:
-                raise ToolFailed(f"{self._name} wants its user to log in: open {self.login} and then run `batos tools test {self._name}`")
+                then = f"run `batos tools test {self._name}`, or the same again"
+                raise ToolFailed(f"{self._name} wants its user to log in: open {self.login} and then {then}")
+
             ends: list[asyncio.Future[Any]] = [self._ready, asyncio.ensure_future(self._wake.wait())]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -159,16 +170,21 @@ class McpSession:
             self._wake.clear()
         await asyncio.shield(self._ready)
 
-    def told_to_log_in(self, url: str) -> None:
-        """Let those who wait know where its user logs in, and wait for him instead of the server.
+    async def settled(self) -> None:
+        """Wait until the connection is made or has failed, its user's login included."""
+        await asyncio.wait([self._ready])
 
-        :raises LoginRequired: in the middle of a session, where the request that was refused must not be sent later, of a sudden.
-        """
-        if self._ready.done():
-            raise LoginRequired(f"{self._name} wants its user to log in again: run `batos tools test {self._name}`")
+    def told_to_log_in(self, url: str) -> None:
+        """Let those who wait know where its user logs in, and wait for him instead of the server."""
         self.login = url
         self._clock.reschedule(asyncio.get_running_loop().time() + AUTHORIZE_S)
         self._wake.set()
+
+    def must_log_in(self) -> LoginRequired:
+        """Note that the login does not suffice any more, and return the signal that ends the connection."""
+        self._cause = LoginRequired(f"{self._name} wants its user to log in again: run `batos tools test {self._name}`")
+        self._call_refused = self._transport.refused == "tools/call" and len(self._open) == 1
+        return self._cause
 
     def logged_in(self) -> None:
         """Go back to waiting for the server."""
@@ -239,7 +255,8 @@ class McpSession:
         """End the connection and the server's process, calls that are under way included."""
         self._closing = True
         self.why = self.why or "it was closed"
-        self._owner.cancel()
+        if not self._leaving:
+            self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=_ALL_S)
 
     def retire(self, why: str = "") -> None:
@@ -260,14 +277,14 @@ class McpSession:
                 await asyncio.wait(ends[:2], timeout=_SETTLE_S, return_when=asyncio.FIRST_COMPLETED)
                 raise AskedInCall(call.asked.result())
             if not work.done():
-                if isinstance(self._cause, LoginRequired):
-                    raise ToolFailed(str(self._cause))
-                raise EgressFailed(f"{self._name}: the connection ended in the middle of a call: {self.reason}", sent=True)
+                raise self._cut(self.reason)
             try:
                 return work.result()
             except MCPError as e:
                 if e.code == CONNECTION_CLOSED:
-                    self.retire(e.message)
+                    self.retire("" if isinstance(self._cause, LoginRequired) else e.message)
+                    if isinstance(self._cause, LoginRequired):
+                        raise self._cut(str(self._cause)) from None
                 raise
         finally:
             if not work.done():
@@ -278,6 +295,12 @@ class McpSession:
             self._active -= 1
             self._used = time.monotonic()
             self._wake.set()
+
+    def _cut(self, why: str) -> BatosError:
+        """Return what befell a request whose connection ended. One that was refused for want of a login surely was not carried out."""
+        if self._call_refused:
+            return ToolFailed(str(self._cause))
+        return EgressFailed(f"{self._name}: the connection ended in the middle of a call: {why}", sent=True)
 
     async def _own(self) -> None:
         try:
@@ -298,6 +321,7 @@ class McpSession:
                         self._used = time.monotonic()
                         self._ready.set_result(None)
                         await self._until_idle()
+                        self._leaving = True
                     finally:
                         listening.cancel()
                         await asyncio.wait({listening})
@@ -306,7 +330,7 @@ class McpSession:
             if self.login:
                 self.why = f"nobody logged in within {AUTHORIZE_S:g} s"
         except BaseException as e:
-            self._cause = _leaf(e)
+            self._cause = self._cause or _leaf(e)
             self.why = self.why or self._transport.why or _words(self._cause)
             if isinstance(e, asyncio.CancelledError) and not self._closing:
                 raise

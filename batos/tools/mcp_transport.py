@@ -75,7 +75,7 @@ class StdioTransport:
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), "LANG": "C.UTF-8", **environment}
         home = self._environment["HOME"]
         self._folder = home if os.path.isdir(home) else "/"
-        self.process, self.why = "", ""
+        self.process, self.why, self.refused = "", "", ""
         self._said: deque[str] = deque(maxlen=4)
         self._child: Process | None = None
         self._watch: Process | None = None
@@ -128,8 +128,10 @@ class StdioTransport:
             self._kill()
             for process in (child, self._watch):
                 if process is not None:
-                    await self._gone(process)
-                    _forget(process)
+                    try:
+                        await self._gone(process)
+                    finally:
+                        _forget(process)
 
     def _kill(self) -> None:
         """Kill what is left of the group, then let the watch go."""

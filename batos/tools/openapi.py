@@ -25,7 +25,8 @@ _DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 class OpenApiConnector:
     """Connector of an API that an OpenAPI document describes. The place is a file or a URL. Options beside those of `HttpSender`: `server`
-    (the URL of the API; needed where the document is a file, or names a server of another origin), `classes`, `look`, `undo`.
+    (the URL of the API; needed where the document names none, another origin than its own, or, in a file, one that is not public),
+    `classes`, `look`, `undo`.
     """
 
     def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:
@@ -128,17 +129,25 @@ class OpenApiConnector:
 
     def _named_server(self, document: Mapping[str, Any]) -> str:
         found = openapi_document.servers(document, self._url)
-        if not self._url:
-            names = f", such as {found[0]}" if found else ""
-            raise InvalidInput(f"{self._spec.name}: the document is a file; name the API's server in the option server{names}")
-        return checked_base(found[0] if found else str(origin_of(self._url)))
+        if self._url:
+            return checked_base(found[0] if found else str(origin_of(self._url)))
+        if not found or not found[0].startswith(("http://", "https://")):
+            raise InvalidInput(f"{self._spec.name}: the document names no server by its whole URL; name it in the option server")
+        base = checked_base(found[0])
+        if is_private_name(origin_of(base).host) and self._spec.options.get("private") is not True:
+            raise InvalidInput(
+                f"{self._spec.name}: the document names the server {base}, which is not public; if it is the right one, give it in the "
+                "option server"
+            )
+        return base
 
     def _check_server(self, base: str) -> None:
-        named = origin_of(self._server or self._url) if self._server or self._url else None
+        if not (self._server or self._url):
+            return  # a file that its user gave names it
+        named = origin_of(self._server or self._url)
         if origin_of(base) != named:
-            there = str(named) if named else "none"
             raise EgressRefused(
-                f"the document names the server {base}, its user named {there}; if it is the right one, give it in the option server"
+                f"the document names the server {base}, its user named {named}; if it is the right one, give it in the option server"
             )
 
     def _sender(self, base: str) -> HttpSender:

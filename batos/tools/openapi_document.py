@@ -429,9 +429,8 @@ def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
         if name in node and _is_json(node[name]):
             made[name] = node[name]
     for word, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(made.get(word), bool):  # as OpenAPI 3.0 has it
-            if made.pop(word) and bound in made:
-                made[word] = made.pop(bound)
+        if isinstance(made.get(word), bool) and made.pop(word) and bound in made:  # as OpenAPI 3.0 has it
+            made[word] = made.pop(bound)
     if isinstance(made.get("enum"), list):
         if node.get("nullable") is True and None not in made["enum"]:
             made["enum"] = [*made["enum"], None]

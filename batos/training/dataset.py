@@ -25,7 +25,7 @@ from batos.forge.lessons import RecordedCall, last_refusal, method_for, recorded
 from batos.forge.method_prompts import COMPACT_SYSTEM, WantedMethod
 from batos.guardian import PersistenceGuardian
 from batos.image import history, ledger, taught_examples
-from batos.objects import Example, Method, UvmObject
+from batos.objects import Example, Method, Root, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.synthesis.families import EVERYDAY, Family, families
 from batos.synthesis.handbook import handbook
@@ -106,7 +106,7 @@ HARD_FROM_IMAGE = 3
 """Number of times that a method counts if it was refused before it was accepted: the model could not write it at first."""
 
 
-def pairs_from_image(root: Any, *, chars: int) -> list[tuple[str, str]]:
+def pairs_from_image(root: Root, *, chars: int) -> list[tuple[str, str]]:
     """Return prompt and answer of each accepted method of an image, for the calls that missions made of it, newest first.
 
     Only methods count that a model wrote, that are in place, and that a user confirmed by an example or a rating of +1. Most methods that
@@ -122,7 +122,7 @@ def pairs_from_image(root: Any, *, chars: int) -> list[tuple[str, str]]:
     return [pair for pairs in found.values() for pair in pairs]
 
 
-def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -> Iterator[tuple[str, str, int]]:
+def _asked(root: Root, mission: UvmObject, counted: Counter[bytes], chars: int) -> Iterator[tuple[str, str, int]]:
     """Return prompt and answer for each request of a mission, and how often the pair counts.
 
     :param counted: number of calls of each method so far.
@@ -141,7 +141,7 @@ def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -
         yield prompt, answered(method.source), HARD_FROM_IMAGE if _was_hard(root, mission, call, method) else 1
 
 
-def _was_hard(root: Any, mission: UvmObject, call: RecordedCall, method: Method) -> bool:
+def _was_hard(root: Root, mission: UvmObject, call: RecordedCall, method: Method) -> bool:
     """Return True if the model failed to write a method at its first try, in this mission or an earlier one."""
     came = dict(method.provenance)
     return bool(came.get("tries", 1) > came.get("candidates", 1) or was_refused(mission) or last_refusal(root, call))

@@ -12,7 +12,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from batos.autotelic import entropy, entropy_records
 from batos.autotelic.entropy import Kinds, Parts, Text, Thought, Window
@@ -24,7 +24,7 @@ from batos.mind import answer_checks, evidence, plans, prompts
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.incarnation import facets, system_message
 from batos.mind.inference import InferenceAsker
-from batos.objects import UvmObject
+from batos.objects import Root, UvmObject
 from batos.training.dataset import answered, as_read, digest_of
 from batos.training.lora import Pairs, Trainer, TrainingPlan, begun
 from batos.training.workspace import (
@@ -72,7 +72,7 @@ class Liked(NamedTuple):
     described: int
 
 
-def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int]:
+def liked(root: Root, persona: str, settings: Settings) -> tuple[list[Liked], int]:
     """Return the missions that users rated +1 and in which a persona spoke, newest first; and the number of those without a prompt that
     could be rebuilt.
 
@@ -128,7 +128,7 @@ def _cycles(cycle: UvmObject) -> Iterator[UvmObject]:
         yield from _cycles(inner)
 
 
-def _begun(root: Any, mission: UvmObject) -> str:
+def _begun(root: Root, mission: UvmObject) -> str:
     seen = {mission.id}
     while mission.context is not None and mission.context not in seen:
         seen.add(mission.context)
@@ -138,7 +138,7 @@ def _begun(root: Any, mission: UvmObject) -> str:
     return str(mission.brief)
 
 
-def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
+def _said(root: Root, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
     """Yield the answers of the persona of a cycle: facet by facet, then the woven one."""
     slots = cycle._slots
     earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
@@ -188,7 +188,7 @@ def _answer(
     mark = zlib.crc32(user).to_bytes(4, "big")
     if not any(entry.parts[4 * _USER : 4 * _USER + 4] == mark for entry in asked):
         return ""
-    return answer_checks.whole(asked[-1].text.strip(), cut=asked[-1].done_reason == "length")
+    return answer_checks.without_partial_end(asked[-1].text.strip(), cut=asked[-1].done_reason == "length")
 
 
 RATE, BATCH, PASSES = 3e-4, 4, 3

@@ -133,7 +133,7 @@ def check_place(folder: Path) -> None:
     """
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
-        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set inference.staging to another")
+        raise ConfigError(f"no expert can be put into {folder}: {there} is not a folder; set inference.staging to another")
     if not os.access(there, os.W_OK | os.X_OK):
         raise ConfigError(
             f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set inference.staging"
@@ -215,7 +215,7 @@ def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
         raise ConfigError(f"{e}: `make models` installs it") from None
     if not paths:
         raise ConfigError(
-            f"the base of the profile {settings.inference.profile!r} is no GGUF file of a package; train with --set profile=embedded"
+            f"the base of the profile {settings.inference.profile!r} is not a GGUF file of a package; train with --set profile=embedded"
         )
     for module in ("torch", "transformers", "accelerate", "safetensors", "gguf"):
         if importlib.util.find_spec(module) is None:

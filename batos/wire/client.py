@@ -240,28 +240,39 @@ class Client(Operating):
         priority: int | None = None,
         may_ask: bool = False,
         write: bool = False,
+        tools: bool = False,
     ) -> Accepted:
         """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as in `submit`.
         :param write: also write a method for a selector that resembles a known one, and keep it without a rating or an example.
+        :param tools: let the method that is written for it use tools.
         """
         mission = str(uuid.uuid4()) if id is None else id
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
-        more = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask or None, "write": write or None}
+        more = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask or None, "write": write or None, "tools": tools or None}
         return await self._accept("send", id=mission, **message, **more)
 
     async def teach(
-        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+        self,
+        target: str,
+        selector: str,
+        examples: list[dict[str, Any]],
+        *,
+        intent: str | None = None,
+        tools: bool = False,
+        id: str | None = None,
     ) -> Accepted:
         """Teach examples of a message: a mission makes a method that keeps them.
 
         :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: the arguments of the message, the slots before, the
             result, the slots after. All but `result` may be left out.
         :param intent: the purpose of the message, in words.
+        :param tools: let the method use tools.
         """
         mission = str(uuid.uuid4()) if id is None else id
-        return await self._accept("teach", id=mission, target=target, selector=selector, examples=examples, intent=intent)
+        lesson = {"target": target, "selector": selector, "examples": examples, "intent": intent}
+        return await self._accept("teach", id=mission, **lesson, tools=tools or None)
 
     async def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         """Bring back an earlier version of a method: the one before the newest, or `version`; 0 is the state before the first."""
@@ -611,7 +622,7 @@ class Client(Operating):
         :param leaks: a mission that read untrusted text and private data may act outward without a question.
         :param system: also for missions of the system's own, which may only read.
         """
-        told = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
+        told: dict[str, Any] = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
         return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told, leaks=leaks or None, system=system or None)
 
     async def tool_grants(self) -> dict[str, Any]:

@@ -108,12 +108,12 @@ class Handshakes:
             return "does not know this client's key; put its public key into the daemon's folder of clients (wire.client_keys)"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             if self._with_keys:
-                return "asks for no keys; leave wire.client_key and wire.server_key out"
+                return "uses no keys; leave wire.client_key and wire.server_key out"
             return "lets in only clients with keys; name yours in wire.client_key, and the daemon's public one in wire.server_key"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL and self._with_keys:
             self._hang_ups += 1
             if self._hang_ups >= _HANG_UPS:
-                return "hangs up: most likely its key is another than wire.server_key says, or it asks for no keys"
+                return "hangs up: most likely its key differs from wire.server_key, or it uses no keys"
         return None
 
 
@@ -319,9 +319,9 @@ def _unwritable(request: dict[str, Any], error: Exception) -> str:
     """Return why JSON cannot express the value. Replace messages of Python that describe only its internals."""
     words = f"cannot be written as JSON: {error}"
     if isinstance(error, UnicodeEncodeError):
-        words = "has a character that is none, such as a byte that is not UTF-8"
+        words = "has an invalid character, such as a byte that is not UTF-8"
     elif "JSON compliant" in str(error):
-        words = "has infinity or NaN in it, and JSON has no such numbers"
+        words = "has infinity or NaN in it, which JSON does not allow"
     for name, value in request.items():
         try:
             json.dumps(value, ensure_ascii=False, allow_nan=False).encode()

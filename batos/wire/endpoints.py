@@ -177,7 +177,7 @@ def _check_free(endpoint: str) -> None:
         if not stat.S_ISSOCK(kind):
             what = "a link" if stat.S_ISLNK(kind) else "a folder" if stat.S_ISDIR(kind) else "a file"
             raise EndpointError(
-                f"will not listen at {endpoint}: {path} is {what} and no socket; nothing is replaced, choose another --listen"
+                f"will not listen at {endpoint}: {path} is {what} and not a socket; nothing is replaced, choose another --listen"
             )
     if _answers(path):
         raise _taken(endpoint)

@@ -43,7 +43,7 @@ WORDS = {
     MODEL_NAME: (r"[A-Za-z0-9._:@/\[\]-]", "a model's name is 1 to 512 of the letters A-Z a-z, the digits 0-9 and . _ : @ / [ ] -"),
     SPEAKER: (r"[A-Za-z0-9._:@/\[\]=-]", "write the name of a model or profile, such as qwen3:8b, or robin=qwen3:8b for one persona"),
     _NEED: (r"[a-z0-9:]", "a need is vision, tools, thinking, context:TOKENS (such as context:32k), or auto"),
-    _PATH: (r"[^\x00]", "a path has no such character"),
+    _PATH: (r"[^\x00]", "a path cannot have this character"),
     _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
     _CONNECTION: (r"[A-Za-z0-9_-]", "a connection's name is 1 to 40 of the letters A-Z a-z, the digits 0-9 and _ -, a letter first"),
     _TOOL: (r"[A-Za-z0-9_.:/-]", "write CONNECTION or CONNECTION.TOOL, such as notes.write"),
@@ -60,7 +60,7 @@ def _day(text: str) -> str:
             return text
     except ValueError:
         pass
-    raise ValueError(f"{text[:32]!r} is no day: write 2026-05-31")
+    raise ValueError(f"{text[:32]!r} is not a valid day: write 2026-05-31")
 
 
 def unlike(pattern: str, text: str) -> str:

@@ -105,7 +105,7 @@ def create(folder: Path, name: str, public: Path | None = None, *, role: Role | 
     :raises ConfigError: if one of the files exists, or they cannot be written.
     """
     if not _NAME.match(name):
-        raise ConfigError(f"{name!r} is no name for a key: letters, digits, . _ - and at most 64 of them")
+        raise ConfigError(f"{name!r} is not a valid name of a key: write at most 64 letters, digits, '.', '_' or '-'")
     secret_file, public_file = folder / f"{name}.key_secret", (public or folder) / f"{name}.key"
     for taken in (secret_file, public_file):
         if private_files.taken(taken):
@@ -130,7 +130,7 @@ def load_pair(path: Path) -> KeyPair:
     if secret is None:
         raise ConfigError(f"{path} holds no secret key; name the file that ends in .key_secret")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise ConfigError(f"others may read the secret key {path}; `chmod 600 {path}`, or make a new one if somebody did")
+        raise ConfigError(f"others may read the secret key {path}; `chmod 600 {path}`, or make a new one if others have read it")
     return KeyPair(public, secret)
 
 
@@ -193,7 +193,7 @@ class Clients:
             except OSError as e:
                 self._known, self._seen, self._readable = {}, None, False
                 if readable:
-                    log.error("clients_unreadable", folder=str(self.folder), error=str(e), hint="nobody is let in")
+                    log.error("clients_unreadable", folder=str(self.folder), error=str(e), hint="no client is let in")
                 return
             if self._seen != before:
                 log.info("clients", folder=str(self.folder), names=sorted(one.name for one in known.values()))

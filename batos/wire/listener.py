@@ -389,7 +389,7 @@ class Listener:
             raise
         except Exception:
             log.exception("a request failed", op=request.op, id=request.mission)
-            client.refuse(BatosError("something went wrong inside the daemon; its log says what"), request.mission)
+            client.refuse(BatosError("the daemon failed inside; its log says why"), request.mission)
         except BatosSignal as signal:  # for example ImageFailed: the owner of the loop handles it
             told = {"message": "a request ended in a signal", "exception": signal, "task": asyncio.current_task()}
             self._loop.call_exception_handler(told)

@@ -40,7 +40,7 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
         if end != len(text):  # blanks around the object, or invalid JSON
             value = _STRICT.decode(text)
     except json.JSONDecodeError as e:
-        raise MalformedMessage(f"no JSON: {e.msg} at character {e.pos}") from None
+        raise MalformedMessage(f"not valid JSON: {e.msg} at character {e.pos}") from None
     except RecursionError:
         raise MalformedMessage(f"nested deeper than {depth} levels") from None
     except ValueError:
@@ -90,7 +90,7 @@ def _finite(literal: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise MalformedMessage(f"{name} is no JSON")
+    raise MalformedMessage(f"{name} is not valid JSON")
 
 
 def _int_or_zero(literal: str) -> int:
@@ -115,7 +115,7 @@ def _check_surrogates(value: Any) -> None:
     try:
         _ENCODER.encode(value).encode("utf-8")
     except UnicodeEncodeError:
-        raise MalformedMessage("a lone surrogate is no character") from None
+        raise MalformedMessage("a lone surrogate is not a valid character") from None
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -246,7 +246,7 @@ def _check_keywords(kwargs: dict[str, Any]) -> None:
     # Checked here, not in the schema: pydantic would list every invalid key of a hundred thousand.
     for name in kwargs:
         if not (name.isidentifier() and len(name) <= NAME_CHARS):
-            raise InvalidRequest(f"send: `kwargs`: {name[:64]!r} is no name of an argument")
+            raise InvalidRequest(f"send: `kwargs`: {name[:64]!r} is not a valid name of an argument")
 
 
 def _marks(fields: dict[str, Any]) -> tuple[str | int | None, str | None]:

@@ -127,6 +127,7 @@ class SendRequest(_MissionRequest):
     kwargs: dict[str, Any] = Field(default_factory=dict)
     may_ask: bool = False  # see `may_ask` of `submit`
     write: bool = False  # True if a method may be written and kept for a selector that no method answers yet
+    tools: bool = False  # True if the method that is written for it may use tools
 
 
 class StatusRequest(Request):
@@ -234,6 +235,7 @@ class TeachRequest(_MissionRequest):
     selector: Name
     examples: Annotated[list[TaughtExample], Field(min_length=1, max_length=64)]
     intent: Annotated[str, StringConstraints(max_length=2000)] = ""
+    tools: bool = False  # True if the method may use tools
 
 
 class RevertRequest(_MissionRequest):

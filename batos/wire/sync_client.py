@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from batos.wire.client import LONG_S, Accepted, ImageFile
+from batos.wire.client import CONNECT_S, LONG_S, Accepted, ImageFile
 from batos.wire.sync_connection import SyncConnection
 
 
@@ -106,28 +106,38 @@ class SyncClient(SyncConnection):
         priority: int | None = None,
         may_ask: bool = False,
         write: bool = False,
+        tools: bool = False,
     ) -> Accepted:
         """Send a message like `send`, with its arguments as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as in `submit`.
         :param write: also write a method for a selector that resembles a known one, and keep it without a rating or an example.
+        :param tools: let the method that is written for it use tools.
         """
         return self._run(
             self._client.send_message(
-                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write
+                target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority, may_ask=may_ask, write=write, tools=tools
             )
         )
 
     def teach(
-        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+        self,
+        target: str,
+        selector: str,
+        examples: list[dict[str, Any]],
+        *,
+        intent: str | None = None,
+        tools: bool = False,
+        id: str | None = None,
     ) -> Accepted:
         """Teach examples of a message: a mission makes a method that keeps them.
 
         :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: the arguments of the message, the slots before, the
             result, the slots after. All but `result` may be left out.
         :param intent: the purpose of the message, in words.
+        :param tools: let the method use tools.
         """
-        return self._run(self._client.teach(target, selector, examples, intent=intent, id=id))
+        return self._run(self._client.teach(target, selector, examples, intent=intent, tools=tools, id=id))
 
     def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         """Bring back an earlier version of a method: the one before the newest, or `version`; 0 is the state before the first."""
@@ -382,6 +392,110 @@ class SyncClient(SyncConnection):
         :raises InvalidInput: if the values do not differ.
         """
         return self._run(self._client.personas(accept=accept, slot=slot))
+
+    def tools(self, name: str | None = None) -> dict[str, Any]:
+        """Return the connections with their tools, and why nothing may act, if so; with a name, all of that one.
+
+        :param name: `CONNECTION` or `CONNECTION.TOOL`.
+        :raises UnknownTool: if there is none of that name.
+        """
+        return self._run(self._client.tools(name))
+
+    def tool_add(
+        self, name: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+    ) -> dict[str, Any]:
+        """Add a connection: its place is asked for its tools, which are pinned. Return it whole.
+
+        :param kind: mcp, openapi, http, folder, program or web.
+        :param place: command line, URL, origin or path, by kind.
+        :param options: by kind; see docs/tools.md.
+        :raises ToolFailed: (or EgressFailed, EgressRefused) if the place cannot be reached; nothing was added.
+        """
+        return self._run(self._client.tool_add(name, kind, place, options, timeout_s=timeout_s))
+
+    def tool_test(self, name: str, *, timeout_s: float = CONNECT_S) -> dict[str, Any]:
+        """Ask a connection's place for its tools anew, and suspend those that changed. Return it whole; `changes` is the difference."""
+        return self._run(self._client.tool_test(name, timeout_s=timeout_s))
+
+    def tool_accept(self, name: str) -> dict[str, Any]:
+        """Accept the tools of a connection as they are offered now. Return it whole."""
+        return self._run(self._client.tool_accept(name))
+
+    def tool_remove(self, name: str) -> dict[str, Any]:
+        """Remove a connection. What was done through it stays done.
+
+        :raises UnknownTool: if there is none of that name.
+        """
+        return self._run(self._client.tool_remove(name))
+
+    def tools_resume(self) -> dict[str, Any]:
+        """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
+        return self._run(self._client.tools_resume())
+
+    def tool_grant(
+        self,
+        verdict: Literal["deny", "ask", "allow"],
+        pattern: str,
+        *,
+        persona: str | None = None,
+        mission: str | None = None,
+        args: str | None = None,
+        until: str | None = None,
+        uses: int | None = None,
+        bytes: int | None = None,
+        leaks: bool = False,
+        system: bool = False,
+    ) -> dict[str, Any]:
+        """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
+
+        :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
+        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
+        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
+        :param uses: most uses a day; likewise `bytes`, of payload.
+        :param leaks: a mission that read untrusted text and private data may act outward without a question.
+        :param system: also for missions of the system's own, which may only read.
+        """
+        return self._run(
+            self._client.tool_grant(
+                verdict,
+                pattern,
+                persona=persona,
+                mission=mission,
+                args=args,
+                until=until,
+                uses=uses,
+                bytes=bytes,
+                leaks=leaks,
+                system=system,
+            )
+        )
+
+    def tool_grants(self) -> dict[str, Any]:
+        """Return the grants, in the order in which they were made, each with its use today."""
+        return self._run(self._client.tool_grants())
+
+    def tool_ungrant(self, number: int) -> dict[str, Any]:
+        """Remove a grant. What was done by its leave stands.
+
+        :raises InvalidInput: if there is no grant of that number.
+        """
+        return self._run(self._client.tool_ungrant(number))
+
+    def effects(self, mission: str | None = None, *, doubt: bool = False, limit: int | None = None) -> dict[str, Any]:
+        """Return what missions did outside, the newest first; those that only read, with a mission's id alone.
+
+        :param mission: only effects of this mission, in the order in which they began.
+        :param doubt: only those that may have happened.
+        """
+        return self._run(self._client.effects(mission, doubt=doubt, limit=limit))
+
+    def effect_settle(self, key: str, how: Literal["happened", "again", "leave"]) -> dict[str, Any]:
+        """Say what became of an effect in doubt; a mission that waits for it goes on.
+
+        :param key: of the effect, or its first digits.
+        :raises InvalidInput: if no effect of that key is in doubt.
+        """
+        return self._run(self._client.effect_settle(key, how))
 
     def info(self) -> dict[str, Any]:
         """Return the daemon's facts about itself."""

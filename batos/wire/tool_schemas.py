@@ -125,7 +125,7 @@ class ToolUngrantRequest(Request):
 
 
 class EffectsRequest(Request):
-    """What missions did outside, the newest first: of all, of one mission, or only what is in doubt."""
+    """List what missions did outside: of all, the newest first, of one mission, or only what is in doubt."""
 
     least_role: ClassVar[Role] = "read"
     op: Literal["effects"]

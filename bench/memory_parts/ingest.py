@@ -7,7 +7,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from batos.app.memory import Recollection
+from batos.app.memory import MemoryRuntime
 from batos.bridge.client import OllamaInference
 from batos.concurrency import Lifetime
 from batos.config import Settings
@@ -41,7 +41,7 @@ async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model:
     async with Lifetime() as life:
         image = await LivingImage.open(f"file://{bench.folder / 'live_image.fs'}", steps=(objects.install,))
         life.push_async_callback(image.close)
-        memory = Recollection(image, settings)
+        memory = MemoryRuntime(image, settings)
         await memory.open(inference, model, life=life)
         await memory.readers.present.embed(["The model is loaded now."])
         done, heard = asyncio.Event(), memory.embedded

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -387,8 +389,7 @@ async def test_an_earlier_server_in_the_middle_of_a_call_dies_with_the_daemon(tm
         *(sys.executable, str(CHILD), str(tmp_path), command, "never", "{}"),
         stdout=subprocess.PIPE, env={**os.environ, "WORLD": str(world), "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert child.stdout is not None
-    group = int((await child.stdout.readline()).split()[0])
+    group = await _group_of(child)
     await until(lambda: world.exists() and "never begins" in world.read_text())
     assert len(_members(group)) == 2
     child.kill()
@@ -396,6 +397,15 @@ async def test_an_earlier_server_in_the_middle_of_a_call_dies_with_the_daemon(tm
     killed = time.monotonic()
     await until(lambda: not _members(group), 1.0)
     assert time.monotonic() - killed < 1.0
+
+
+async def _group_of(child: asyncio.subprocess.Process) -> int:
+    """The process group of the server that a child calls, once the call is under way."""
+    assert child.stdout is not None
+    while line := await child.stdout.readline():
+        if line.startswith(b"process "):
+            return int(line.split()[1])
+    raise AssertionError("the child ended")
 
 
 def _members(group: int) -> list[int]:
@@ -409,3 +419,100 @@ def _members(group: int) -> list[int]:
         if int(fields[2]) == group and fields[0] != "Z":
             found.append(int(place.parent.name))
     return found
+
+
+# --- real servers
+
+MCP = ROOT / "build" / "mcp"
+NODE = MCP / "npm" / "node_modules"
+SERVERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "time": ("servers/bin/mcp-server-time --local-timezone UTC", "get_current_time", {"timezone": "Asia/Tokyo"}, "Asia/Tokyo"),
+    "git": ("servers/bin/mcp-server-git --repository {folder}", "git_status", {"repo_path": "{folder}"}, "branch"),
+    "fetch": ("servers/bin/mcp-server-fetch --ignore-robots-txt --allow-private-ips", "fetch", {"url": "{page}"}, "a page of cake"),
+    "sqlite": ("servers_old/bin/mcp-server-sqlite --db-path {folder}/t.db", "list_tables", {}, "[]"),
+    "filesystem": ("node server-filesystem {folder}", "read_text_file", {"path": "{folder}/note.txt"}, "remember the cake"),
+    "memory": ("node server-memory", "read_graph", {}, "entities"),
+    "everything": ("node server-everything", "echo", {"message": "hello"}, "hello"),
+}
+"""By name: the command, a tool, its arguments, and what is in its answer."""
+
+
+def command_of(name: str, folder: Path) -> str:
+    """The command that starts a real server; its test is skipped where the machine does not have it."""
+    first, _, rest = SERVERS[name][0].partition(" ")
+    if first == "node":
+        package, _, rest = rest.partition(" ")
+        program = NODE / "@modelcontextprotocol" / package / "dist" / "index.js"
+        node = shutil.which("node")
+        if node is None or not program.exists():
+            pytest.skip(f"{package} is not here: `make mcp-servers` installs it where the machine has node and npm")
+        start = f"{node} {program}"
+    else:
+        if not (MCP / first).exists():
+            pytest.skip(f"{first} is not here: `make mcp-servers` installs it")
+        start = str(MCP / first)
+    return f"{start} {rest.format(folder=folder)}".strip()
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[str]:
+    """A page on this machine."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (await reader.readline()).strip():
+            pass
+        body = b"<html><body><p>a page of cake</p></body></html>"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    server.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a note, under version control."""
+    found = tmp_path / "there"
+    found.mkdir()
+    (found / "note.txt").write_text("remember the cake")
+    subprocess.run(["git", "init", "--quiet", str(found)], check=True)
+    return found
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_a_real_server_lists_and_calls(name: str, folder: Path, page: str, tmp_path: Path) -> None:
+    place = command_of(name, folder)
+    _, tool, arguments, within = SERVERS[name]
+    connector = McpConnector(ConnectionSpec(name, "mcp", place, {"trust": True}), ConnectorServices(secret=str, folder=tmp_path))
+    try:
+        tools = {found.name: found for found in await connector.tools()}
+        checked(name, list(tools.values()), ToolLimits())
+        given = {key: value.format(folder=folder, page=page) for key, value in arguments.items()}
+        call = await connector.prepare(tools[tool], given)
+        assert within in json.dumps(await call.send(Delivery("k")))
+        assert tools[tool].kind == (ACTS if name == "sqlite" else READS)  # that one has no annotations
+    finally:
+        await connector.close()
+    assert not _members(int(call.process.split()[0]))
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_a_real_server_is_not_alive_a_second_after_its_daemon_was_killed(name: str, folder: Path, page: str, tmp_path: Path) -> None:
+    place = command_of(name, folder)
+    _, tool, arguments, _ = SERVERS[name]
+    if name == "everything":
+        tool, arguments = "trigger-long-running-operation", {"duration": 60, "steps": 5}  # killed in the middle of a call
+    given = json.dumps(
+        {key: value.format(folder=folder, page=page) if isinstance(value, str) else value for key, value in arguments.items()}
+    )
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(CHILD), str(tmp_path), place, tool, json.dumps(given)),
+        stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    group = await _group_of(child)
+    assert _members(group)
+    child.kill()
+    await child.wait()
+    await until(lambda: not _members(group), 1.0)

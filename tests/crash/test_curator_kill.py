@@ -33,7 +33,7 @@ from batos.image import LivingImage
 from batos.image.checksummed_storage import CheckedStorage
 from batos.memory import curation
 from batos.memory.curator import Curator
-from batos.app.memory import Recollection
+from batos.app.memory import MemoryRuntime
 from tests.support.archives import everything
 from tests.support.curator import DAY, curated
 
@@ -68,9 +68,9 @@ async def main():
                 return real(*args)
             curation.put_away = put_away
         elif point == "committed":
-            before(Recollection, "stored")
+            before(MemoryRuntime, "stored")
         elif point == "told":
-            after(Recollection, "stored", 2)
+            after(MemoryRuntime, "stored", 2)
         elif point == "round_noted":
             after(curation, "note_round")
         if point == "summarised_again":
@@ -78,7 +78,7 @@ async def main():
             source = kept.held.look(lambda library: library.archives[first].of[0].source)
             await kept.held.recollection.tell(forget=source)
             (folder / "gone").write_text(source)
-            after(Recollection, "stored")
+            after(MemoryRuntime, "stored")
         await kept.curator.round("time went by")
         raise AssertionError("it lives")
 

@@ -268,7 +268,7 @@ def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Brow
 
 PAGES = ("/", "/mission?id=mood-1", "/conversation?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
          "/revert?target=robin&selector=set_mood_&version=0",
-         "/search?q=key", "/search", "/models", "/changes", "/undo?id=note", "/mission?id=nobody")  # fmt: skip
+         "/search?q=key", "/search", "/models", "/changes", "/tools", "/undo?id=note", "/mission?id=nobody")  # fmt: skip
 
 
 def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:

@@ -461,7 +461,7 @@ def test_a_taken_port_leaves_recovered_missions_as_they_were(tmp_path: Path, scr
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("broken.toml", "this is no toml", "no valid TOML"),
+        ("broken.toml", "this is no toml", "not valid TOML"),
         ("unknown.toml", "heartbeet_s = 5", "autonomy.heartbeat_s"),
         ("wrong.toml", "missions.concurrent = 0", "missions.concurrent"),
         ("missing.toml", None, "missing.toml"),

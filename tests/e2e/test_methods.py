@@ -167,7 +167,7 @@ def test_what_was_taught_answers_a_brief_and_a_slip_is_refused(tmp_path: Path) -
             assert "'celsius_'" in slip.stderr
             unsure = say("send-to", "brick", "frobnicate_", "3", "--id", "f1", "--watch")
             assert "21" in unsure.stdout
-            assert "not sure: nobody said what frobnicate_ is for" in unsure.stdout + unsure.stderr
+            assert "not sure: no user said what frobnicate_ is for" in unsure.stdout + unsure.stderr
             assert say("method", "brick", "frobnicate_").returncode == 4
             assert say("rate", "f1", "+1").returncode == 0
             assert "version 1" in say("method", "brick", "frobnicate_").stdout

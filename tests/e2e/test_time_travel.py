@@ -77,7 +77,7 @@ def test_a_method_is_undone_with_what_was_built_on_it(tmp_path: Path) -> None:
             shown = peer.ask("undo", id="t1", cascade=True, dry=True)
             assert [one["id"] for one in shown["missions"]] == ["t2", "t1"]
             assert batos(running, "undo", "t1", "--cascade", "--yes")[0] == 0
-            assert "has no slot 'double_', and nobody taught it" in peer.ask("method", target="robin", selector="double_")["message"]
+            assert "has no slot 'double_', and no user taught it" in peer.ask("method", target="robin", selector="double_")["message"]
             assert peer.ask("undo", id="t1", redo=True)["type"] == "undo"
             refused = peer.ask("undo", id="t2", redo=True)
             assert refused["code"] == "undo_conflict", "it found no method, and now there is one"

@@ -18,7 +18,7 @@ from batos.autotelic import changes, entropy_records, schema, trigger_missions
 from batos.autotelic.entropy_records import Assessment
 from batos.autotelic.improver import Improver
 from batos.autotelic.rollback_monitor import EffectLimits
-from batos.autotelic.trigger_missions import Alarms
+from batos.autotelic.trigger_missions import TriggerMonitor
 from batos.bridge.inference import ChatRequest
 from batos.image import ledger
 from batos.image.living_image import LivingImage
@@ -46,12 +46,12 @@ async def improving(folder: Path, inference: FakeInference, **more: Any) -> Asyn
     async def waits(self: Improver) -> None:
         await asyncio.Event().wait()
 
-    async def never(self: Alarms) -> None:
+    async def never(self: TriggerMonitor) -> None:
         """Triggers fire when the test says so."""
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Improver, "run", waits)
-        patched.setattr(Alarms, "look", never)
+        patched.setattr(TriggerMonitor, "check", never)
         async with missions.mind(folder, inference, **{**AT_HAND, **more}) as kernel:
             yield kernel
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from batos.app.kernel import Kernel
-from batos.app.memory import Recollection
-from batos.app.model_provision import Providing
+from batos.app.memory import MemoryRuntime
+from batos.app.model_provision import ModelProvisioning
 from batos.autotelic import change_preparation, changes, provided_models, rehearsal_budget, rollback_monitor
 from batos.autotelic.budget import Budget
 from batos.autotelic.rehearsal import Rehearsals
@@ -196,7 +196,7 @@ UNDO_POINTS: dict[str, Callable[[], None]] = {
     "before its commit": lambda: before(Committer, "_unit", _undoes),
     "after its vote": lambda: after_its_own("tpc_vote"),
     "after its commit, before its sync": lambda: after_its_own("tpc_finish"),
-    "before searches hear of it": lambda: before(Recollection, "moved"),
+    "before searches hear of it": lambda: before(MemoryRuntime, "moved"),
     "before it is told": lambda: before(ClientHandle, "send", _told("undo")),
 }
 """Steps of an undo."""
@@ -267,13 +267,13 @@ PROVIDE_POINTS: dict[str, Callable[[], None]] = {
     "after it is kept": lambda: after(provided_models, "make"),
     "before the commit that keeps it": lambda: before(Committer, "_unit", _promotes),
     "after the commit that keeps it, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
-    "before the mission is told": lambda: before(Providing, "_ready"),
-    "after the mission is told": after_the_step(Providing, "_ready"),
+    "before the mission is told": lambda: before(ModelProvisioning, "_record_ready"),
+    "after the mission is told": after_the_step(ModelProvisioning, "_record_ready"),
 }
 """Steps from a mission that needs another model to its going on with it."""
 
 WITHDRAW_POINTS: dict[str, Callable[[], None]] = {
-    "before anything of it is deleted": lambda: before(Providing, "_cleared"),
+    "before anything of it is deleted": lambda: before(ModelProvisioning, "_clear"),
     "before the first is deleted": lambda: before(Provisioner, "discard"),
     "after the first is deleted": after_the_step(Provisioner, "discard"),
     "after all is deleted": lambda: before(changes, "note", lambda root, number, facts: "cleared" in facts),

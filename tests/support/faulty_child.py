@@ -2,7 +2,7 @@
 
     python faulty_child.py FOLDER COMMAND TOOL ARGUMENTS
 
-It prints `PID START` of the server's process once the call is under way.
+It prints a line `process PID START` of the server's process once the call is under way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def main(folder: str, command: str, tool: str, arguments: str) -> None:
     call = await connector.prepare(ToolDefinition(name=tool), json.loads(arguments))
     sending = asyncio.ensure_future(call.send(Delivery("key")))
     await asyncio.wait({sending}, timeout=float(os.environ.get("UNDER_WAY_S", "0.1")))
-    print(call.process, flush=True)
+    print("process", call.process, flush=True)
     await asyncio.Event().wait()
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from batos.app.memory import Recollection
+from batos.app.memory import MemoryRuntime
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.concurrency import Lifetime
 from batos.config import Settings
@@ -57,7 +57,7 @@ class CountsWords:
 class Memory:
     """An open memory, and what a test asks of it."""
 
-    def __init__(self, image: LivingImage, recollection: Recollection, embedder: CountsWords) -> None:
+    def __init__(self, image: LivingImage, recollection: MemoryRuntime, embedder: CountsWords) -> None:
         self.image, self.recollection, self.embedder = image, recollection, embedder
 
     async def read(self, *paths: Path | str, follow: Sequence[Path] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
@@ -167,7 +167,7 @@ async def memory(folder: Path, *, embedder: CountsWords | None = None, model: st
         image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(objects.install,))
         life.push_async_callback(image.close)
 
-        made = Recollection(image, Settings(**{**QUICK, "data": folder / "data", **settings}))
+        made = MemoryRuntime(image, Settings(**{**QUICK, "data": folder / "data", **settings}))
         await made.open(embedder, model, life=life)
         yield Memory(image, made, embedder)
         assert not failed, failed

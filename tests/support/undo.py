@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batos.app.kernel import Kernel
-from batos.app.undo import Undoing
+from batos.app.undo import UndoRunner
 from batos.autotelic import changes, schema
 from batos.config import Settings
 from batos.image import LivingImage, ledger
@@ -27,7 +27,7 @@ from tests.support.missions import FakeInference, Listened, mind
 
 
 class FakeMemory:
-    """What an undo needs of a `Recollection`; what searches would see is a list."""
+    """What an undo needs of a `MemoryRuntime`; what searches would see is a list."""
 
     def __init__(self, image: LivingImage) -> None:
         self.shelver = Shelver(Numbers(image.read(epoch_of)), ChunkLimits(), KnownNames())
@@ -38,12 +38,12 @@ class FakeMemory:
 
 
 class House:
-    """An open image, and an `Undoing` of it."""
+    """An open image, and an `UndoRunner` of it."""
 
     def __init__(self, image: LivingImage, **settings: Any) -> None:
         self.image = image
         self.memory = FakeMemory(image)
-        self.undoing = Undoing(image, self.memory, Settings(**settings))  # type: ignore[arg-type]
+        self.undoing = UndoRunner(image, self.memory, Settings(**settings))  # type: ignore[arg-type]
 
     async def did(self, id: str, work: Callable[[Any], object]) -> None:
         """A mission that does `work` to the image, as an attempt commits it."""

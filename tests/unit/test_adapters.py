@@ -47,7 +47,7 @@ def test_one_of_each_projection_fits(tmp_path: Path) -> None:
         (renamed("layers.1.self_attn.v_proj.lora_B", "layers.2.self_attn.v_proj.lora_B"), "do not belong together"),
         (with_shape("v_proj", "B", (192, 3)), "do not belong together"),
         ({"base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight": np.zeros((2, 4, 8), np.float32)}, "of the shape"),
-        ({name: value.astype(np.int32) for name, value in weights().items()}, "no matrix of F32"),
+        ({name: value.astype(np.int32) for name, value in weights().items()}, "not a matrix of F32"),
         ({}, "empty"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_is_not_there_or_is_there_twice(tmp_path: Path) -> None:
     with pytest.raises(Unfit, match=r"no adapter_config\.json"):
         adapters.read(tmp_path)
     (tmp_path / "adapter_config.json").write_text("{not json")
-    with pytest.raises(Unfit, match="no JSON"):
+    with pytest.raises(Unfit, match="not valid JSON"):
         adapters.read(tmp_path)
     (tmp_path / "more.gguf").write_bytes(b"GGUF")
     with pytest.raises(Unfit, match="more than one adapter"):
@@ -200,7 +200,7 @@ def test_a_gguf_adapter_of_another_architecture_or_no_adapter_at_all(tmp_path: P
     whole = file.read_bytes()
     for size in (3, 20, 100, len(whole) - 100):
         file.write_bytes(whole[:size])
-        with pytest.raises(Unfit, match=r"not copied whole|no GGUF file"):
+        with pytest.raises(Unfit, match=r"not copied whole|not a GGUF file"):
             adapters.read(tmp_path / "g")
     gguf.write(file, {"general.architecture": "llama", "general.type": "model"}, [])
     with pytest.raises(Unfit, match="no LoRA adapter"):

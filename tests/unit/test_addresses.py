@@ -90,14 +90,14 @@ def test_this_machines_own_name_is_this_machine(monkeypatch: pytest.MonkeyPatch)
         ("127.0.0.1:0", "port 0"),
         ("tcp://127.0.0.1", "tcp:// is not what"),
         ("http://", "names no host"),
-        (":::", "no address"),
-        ("[::1", "no address"),
-        ("two words", "no name of a host"),
-        ("a\\b", "no name of a host"),
+        (":::", "not a valid address"),
+        ("[::1", "not a valid address"),
+        ("two words", "not a valid name of a host"),
+        ("a\\b", "not a valid name of a host"),
     ],
 )
 def test_what_is_no_address_is_told_with_its_setting_and_variable(given: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=r"'inference.host' or 'inference.hosts', or OLLAMA_HOST: .* is no address") as refused:
+    with pytest.raises(ConfigError, match=r"'inference.host' or 'inference.hosts', or OLLAMA_HOST: .* is not a valid address") as refused:
         connect(given)
     assert said in refused.value.message
 
@@ -138,7 +138,7 @@ def test_nobody_imports_the_library_by_itself() -> None:
         ({"HTTPS_PROXY": "ftp://me:secret@proxy"}, "https://gpu.example", r"HTTPS_PROXY .* ftp://"),
         ({"SSL_CERT_FILE": "/nonexistent.pem"}, "https://gpu.example", r"SSL_CERT_FILE .*No such file"),
         ({"SSL_CERT_FILE": __file__}, "https://gpu.example", r"SSL_CERT_FILE .* certificates"),
-        ({"SSL_CERT_DIR": "/nonexistent"}, "https://localhost:1", r"SSL_CERT_DIR .* no such folder"),
+        ({"SSL_CERT_DIR": "/nonexistent"}, "https://localhost:1", r"SSL_CERT_DIR .*the folder does not exist"),
         ({"OLLAMA_API_KEY": "key\r"}, "gpu.example", r"OLLAMA_API_KEY .* unset"),
     ],
 )

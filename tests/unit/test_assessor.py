@@ -147,11 +147,11 @@ async def test_a_rut_is_noticed(tmp_path: Path) -> None:
             await assessed(kernel, f"m{n}")
         assert kernel.info()["autotelic"]["cem"]["fallen"]
         assert kernel.loop.alarms is not None
-        fired = await kernel.loop.alarms.look()
+        fired = await kernel.loop.alarms.check()
         assert fired is not None
         assert fired.trigger == "entropy_falls"
         brief = kernel.image.read(lambda root: ledger.mission_of(root, fired.mission).brief)
         assert "the composite entropy of thought has fallen for good: usual was 0." in brief
         await kernel.scheduler.quiet()
-        again = await kernel.loop.alarms.look()
+        again = await kernel.loop.alarms.check()
         assert again is None or again.trigger == "entropy_still", "it is quiet until it has recovered"

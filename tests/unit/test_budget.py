@@ -12,7 +12,7 @@ import pytest
 
 from batos.autotelic import changes, schema
 from batos.autotelic.budget import DAY_S, HOUR_S, Budget, DaySpending
-from batos.autotelic.trigger_missions import Alarms
+from batos.autotelic.trigger_missions import TriggerMonitor
 from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
 from tests.support.autonomy import EVIDENCE, Proposal, opened
@@ -194,11 +194,11 @@ async def test_a_disk_too_full_to_count_on_ends_no_look_at_the_triggers(tmp_path
             raise full.pop()
         return await spent(self)
 
-    async def look(self: Alarms) -> None:
+    async def look(self: TriggerMonitor) -> None:
         looked.set()
 
     monkeypatch.setattr(Budget, "spent", count)
-    monkeypatch.setattr(Alarms, "look", look)
+    monkeypatch.setattr(TriggerMonitor, "check", look)
     async with mind(tmp_path, FakeInference(), **{**ON, "senses_s": 0.05}):
         await asyncio.wait_for(looked.wait(), WAIT_S)
     assert not full

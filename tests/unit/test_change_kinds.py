@@ -137,13 +137,13 @@ async def test_a_retired_method_of_an_intent_is_that_intent_again(tmp_path: Path
 
 
 FAULTS: list[tuple[str, str, Any, str]] = [
-    ("poem", "robin", "x", "no kind of change 'poem'"),
-    ("facet", "nobody.a_facet_", "long enough text", "no persona 'nobody'"),
-    ("facet", "robin.meta_prompt", "long enough text", "no name of a facet"),
+    ("poem", "robin", "x", "'poem' is not a kind of change"),
+    ("facet", "nobody.a_facet_", "long enough text", "'nobody' is not a persona"),
+    ("facet", "robin.meta_prompt", "long enough text", "not a valid name of a facet"),
     ("facet", "robin.a_facet_", "short", "at least 10 characters"),
     ("facet", "robin.a_facet_", ["a list of words"], "at least 10 characters"),
     ("facet", "robin.a_facet_", "x" * 5000, "at most 4000 are taken"),
-    ("meta_prompt", "psm.IDLE", "long enough text", "no state with a meta-prompt"),
+    ("meta_prompt", "psm.IDLE", "long enough text", "not a state with a meta-prompt"),
     ("meta_prompt", "psm.SYNTHESIZING", SHIPPED, "is just that already"),
     ("meta_prompt", "psm.SYNTHESIZING", "Say it: $voices", "must name $brief, $voices"),
     ("meta_prompt", "psm.SYNTHESIZING", "$brief $voices $secret", "and no others"),
@@ -152,16 +152,16 @@ FAULTS: list[tuple[str, str, Any, str]] = [
     ("exemplar", "robin", "\n".join(map(str, range(9))), "1 to 8 briefs"),
     ("exemplar", "robin", [1], "one in each line"),
     ("exemplar", "robin", "My best friend moved away and I miss her.", "has these exemplars already"),
-    ("method", "robin.sage_facet_", "def sage_facet_(self): pass", "is no method"),
+    ("method", "robin.sage_facet_", "def sage_facet_(self): pass", "is not a method"),
     ("method", "robin", "def x(self): pass", "names no object and its slot"),
     ("method", "nowhere.x_", "def x(self): pass", "no object 'nowhere'"),
-    ("retire", "robin.core_mission", "", "is no method"),
+    ("retire", "robin.core_mission", "", "is not a method"),
     ("intent", "robin.think_", "think of something else", "is understood already"),
     ("intent", "robin.new_facet_", "think of something else", "is understood already"),
     ("intent", "robin.tally_", "count", "at least 10 characters"),
     ("intent", "tally_", "count what there is", "names no object"),
-    ("retire", "psm.IDLE", "", "is no method"),
-    ("curate", "memory", "", "no curator"),
+    ("retire", "psm.IDLE", "", "is not a method"),
+    ("curate", "memory", "", "the curator"),
     ("model", "robin", "gpt-99", "is not there, and may not be pulled"),
     ("model", "robin", "robin", "already"),
 ]
@@ -188,7 +188,7 @@ async def test_a_source_that_the_guardian_refuses_is_refused(tmp_path: Path) -> 
 async def test_more_facets_than_are_ever_asked_are_refused(tmp_path: Path) -> None:
     async with improving(tmp_path, FakeInference()) as kernel:
         await made(kernel, Proposal("facet", "robin.one_facet_", "Look at it as one alone.", "w"))
-        assert "another would never be asked" in fault(kernel, "facet", "robin.two_facet_", "Look at it as two do.")
+        assert "the most that are asked" in fault(kernel, "facet", "robin.two_facet_", "Look at it as two do.")
         assert fault(kernel, "facet", "robin.one_facet_", "Look at it otherwise.") == ""
 
 

@@ -46,7 +46,7 @@ async def test_one_change_at_a_time_is_watched(tmp_path: Path) -> None:
 async def test_what_was_decided_is_not_decided_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         await image.system(changes.propose, Proposal(), EVIDENCE, "")
-        with pytest.raises(InvalidInput, match="nothing of it"):
+        with pytest.raises(InvalidInput, match="so there is nothing to undo"):
             await image.system(changes.take_back, 1, changes.UNDONE, "", {})
         await image.system(changes.refuse, 1, "two of five failed", {"failures": [0, 2]})
         for decide in (changes.promote, lambda root, number, figures: changes.refuse(root, number, "", figures)):

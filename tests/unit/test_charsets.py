@@ -84,7 +84,7 @@ def test_bad_bytes_in_utf8_are_bad_bytes(place: int) -> None:
     data = whole[:place] + b"\xff" + whole[place:]
     found = charset.decoded(data)
     assert found.text == (whole[:place] + b"\xff" + whole[place:]).decode("utf-8", "replace")
-    assert "bytes in it are no UTF-8" in found.told[0]
+    assert "bytes in it are not valid UTF-8" in found.told[0]
 
 
 def test_a_text_that_is_cut_off_in_a_character_is_whole_but_for_it() -> None:

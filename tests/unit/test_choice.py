@@ -112,7 +112,7 @@ def test_a_persona_without_a_role_gets_one() -> None:
 
 
 def test_a_persona_that_there_is_not(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no persona 'robbin' \(did you mean 'robin'\?\); there are robin"):
+    with pytest.raises(ConfigError, match=r"'robbin' is not a persona \(did you mean 'robin'\?\); there are robin"):
         selection.check_personas(settings(tmp_path, model="robbin=a:4b"), VOICES)
 
 
@@ -130,7 +130,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     assert chosen.profile.embedder == load_profile("embedded").embedder
     assert chosen.profile.personas["robin"] == "batos/robin:a-4b"
     assert chosen.profile.made["robin"].parameters == {"temperature": 0.8}
-    with pytest.raises(ConfigError, match="there are auto, embedded, mine, workstation"):
+    with pytest.raises(ConfigError, match="allowed are auto, embedded, mine, workstation"):
         selection.choose_profile(settings(tmp_path, profile="yours"), VOICES, None)
 
 

@@ -447,7 +447,7 @@ def test_what_a_mission_may_bring_along(tmp_path: Path, capsys: pytest.CaptureFi
     for text in ("[]", "", "{'type': 1}"):
         schema.write_text(text)
         assert batos({}, "send", "x", "--schema", str(schema))[0] == 2
-        assert ("a JSON schema is an object" if text == "[]" else "the file is no JSON") in " ".join(capsys.readouterr().err.split())
+        assert ("a JSON schema is an object" if text == "[]" else "the file is not valid JSON") in " ".join(capsys.readouterr().err.split())
     assert batos({}, "send", "x", "--schema", str(tmp_path / "absent"))[0] == 2
     assert "No such file" in capsys.readouterr().err
 
@@ -783,9 +783,9 @@ DRAFT = [EVENTS[5], {**EVENTS[6], "text": "Dogs, mostly."}]
             [*DRAFT, {"type": "revised", "why": "it has nothing to do with it"}, *EVENTS[6:]],
             "that was refused, it has nothing to do with it",
         ),
-        ([*DRAFT, *EVENTS[2:]], "(what stands above was a draft, and is thrown away: it begins again)"),
-        ([*DRAFT, EVENTS[-1]], "(what stands above was a draft, and is thrown away: the answer is another)"),
-        ([*DRAFT, FAILED], "(what stands above was a draft, and is thrown away: it came to no answer)"),
+        ([*DRAFT, *EVENTS[2:]], "(the text above was a draft, and is discarded: it begins again)"),
+        ([*DRAFT, EVENTS[-1]], "(the text above was a draft, and is discarded: the answer is another)"),
+        ([*DRAFT, FAILED], "(the text above was a draft, and is discarded: it came to no answer)"),
         (EVENTS[5:], ""),
         ([EVENTS[5], *EVENTS[7:]], ""),
         ([EVENTS[5], EVENTS[6], EVENTS[-1]], ""),
@@ -846,7 +846,7 @@ def test_a_result_that_nobody_gets_is_an_error_of_its_own(sink: str, words: tupl
         assert (done.returncode, done.stderr.strip()) == (0, "no missions; --all: also the system's own")
         return
     assert done.returncode == 4
-    assert done.stderr.startswith("output: standard output takes nothing (")
+    assert done.stderr.startswith("output: standard output cannot be written (")
     assert "Traceback" not in done.stderr
     assert "fault" not in done.stderr
 
@@ -912,7 +912,7 @@ def test_what_a_mission_was_asked_is_shown(capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr()
     for words in ("1: robin:embedded, ROBIN, SYNTHESIZING", "You are ROBIN.", "Hello", "Hi", "Cake?", '{"type": "object"}', "Cake."):
         assert words in told.out
-    assert "others had no room" in told.err
+    assert "others did not fit" in told.err
     assert "has changed since" in told.err
     assert batos({}, "show", "m1", "--prompts", "--at", "2h")[0] == 2
 

@@ -23,6 +23,7 @@ ID = "m1"
 ACCEPTED: dict[str, Any] = {"type": "accepted", "state": "ACCEPTED"}
 RESULT = {"type": "result", "state": "COMPLETE", "result": {"text": "Cake."}}
 WORDS: dict[str, list[str]] = {
+    "allow": ["notes.*"], "ask": ["notes.*"], "deny": ["notes.*"],
     "answer": [ID, "twelve"], "at": ["2h"], "cancel": [ID], "diff": ["robin", "2h"], "fork": ["somewhere"],
     "grant": ["robin", "koan_", "forget_"], "history": ["robin"], "ingest": ["a.txt"], "method": ["robin", "koan_"], "pause": [ID],
     "rate": [ID, "+1"], "replay": [ID], "result": [ID], "resume": [ID], "revert": ["robin", "koan_"], "search": ["where", "is", "it"],
@@ -30,7 +31,7 @@ WORDS: dict[str, list[str]] = {
     "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
-LOCAL = {"audit", "config", "console", "doctor", "keys", "restore", "run", "service", "train"}
+LOCAL = {"audit", "config", "console", "doctor", "keys", "restore", "run", "secrets", "service", "train"}
 """Verbs without a daemon to ask: their documents are tested where those verbs are, and their types below."""
 
 
@@ -68,6 +69,8 @@ def answer(request: Request) -> Any:
             return [{"type": "ingest", "watching": True}, {"type": "ingest", "added": 1}]
         case "pause" | "resume" | "cancel" | "answer" | "rate":
             return {"type": "status", "state": "PAUSED"}
+        case "tool_grant":
+            return {"type": "tool_grants", "grants": []}
         case "info":
             return {"type": "info", "console": "http://127.0.0.1:1", "data": "data", "personas": []}
         case op:

@@ -159,7 +159,7 @@ def test_the_curator_says_what_it_archived_or_would(capsys: pytest.CaptureFixtur
     assert re.search(r"redundant +4 +5 +a.md, b.md, c.md and 2 more", told.out)
     assert "nothing was changed" in told.err
     batos({"curate": {**ROUND, "found": 0, "clusters": []}}, "memory", "curate")
-    assert "nothing may leave" in capsys.readouterr().out
+    assert "nothing can be archived" in capsys.readouterr().out
     for words in (("curate", "x"), ("pin",), ("restore",), ("documents", "--dry-run"), ("archives", "x")):
         assert batos({}, "memory", *words)[0] == 2
 
@@ -186,7 +186,7 @@ def test_what_was_archived_is_brought_back_and_pinned(capsys: pytest.CaptureFixt
     assert batos(back, "memory", "restore", "archive:77")[1][0].restore == "archive:77"
     capsys.readouterr()
     batos({"memory": {**HELD, "restored": {"archives": [], "chunks": 0}}}, "memory", "restore", "notes")
-    assert "nothing of it is archived" in capsys.readouterr().out
+    assert "no chunk of it is archived" in capsys.readouterr().out
     pinned = {"source": "/n", "stays": True, "new": True, "documents": 4, "restored": 3}
     assert batos({"memory": {**HELD, "pin": pinned}}, "memory", "pin", "/n")[1][0].pin == "/n"
     assert capsys.readouterr().out == "/n stays; 4 documents are pinned\n3 chunks came back for it\n"

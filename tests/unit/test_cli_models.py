@@ -61,7 +61,7 @@ def test_a_model_that_is_not_there_is_answered_with_the_nearest(more: tuple[str,
         return listed(*(one for one in both if not request.names or one["name"] in request.names))
 
     assert batos(reply, "big:8", *more)[0] == 4
-    assert "no such model 'big:8' (did you mean 'big:8b'?); there are: big:8b, robin:latest" in capsys.readouterr().err
+    assert "Ollama has no model 'big:8' (did you mean 'big:8b'?); there are: big:8b, robin:latest" in capsys.readouterr().err
     assert batos(lambda request: listed(tagged), "robin", *more)[0] == 0
 
 
@@ -153,5 +153,5 @@ def test_nothing_is_removed_while_a_daemon_runs(tmp_path: Path, capsys: pytest.C
         assert main([*words, "tcp://127.0.0.1:9"]) == 0
         assert "1 deleted; nothing else in Ollama was touched" in capsys.readouterr().out
         assert main([*words, "tcp://127.0.0.1:9"]) == 0
-        assert "there is nothing that BAT OS made" in capsys.readouterr().out
+        assert "Ollama has no models that BAT OS made" in capsys.readouterr().out
         assert len(server.models) == 6

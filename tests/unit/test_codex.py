@@ -118,22 +118,22 @@ def test_the_shipped_codex_names_who_gets_what_nobody_asked_for() -> None:
     [
         ("", "personas"),
         ("[personas]", "personas"),
-        ("this is no toml", "no valid TOML"),
+        ("this is no toml", "not valid TOML"),
         (GOOD.replace("core_method", "core_methods"), "line 2, key personas.penguin.core_method"),
         (GOOD.replace('"To stand still."', '""'), "line 3, key personas.penguin.core_mission"),
         (GOOD.replace('["Patience"]', "[]"), "line 5, key personas.penguin.pillars"),
         (GOOD.replace('["Patience"]', '[\n"Patience",\n7,\n]'), "line 7, key personas.penguin.pillars.1"),
         (GOOD.replace("core_m", "x_m"), "(3 more)"),
-        (GOOD.replace("personas.penguin", "personas.traits"), "something else under the name 'traits'"),
+        (GOOD.replace("personas.penguin", "personas.traits"), "another object named 'traits'"),
         (GOOD + 'exemplars = ["Is it cold?", "Is it cold?"]', "has 'Is it cold?' twice"),
-        (GOOD + '[routing]\nfallback = "robin"', "line 8, key routing.fallback: there is no persona 'robin'; there are: penguin"),
+        (GOOD + '[routing]\nfallback = "robin"', "line 8, key routing.fallback: 'robin' is not a persona; there are: penguin"),
         (GOOD + "[routing]\nnearest = 0", "line 8, key routing.nearest"),
         (GOOD.replace("personas.penguin", 'personas."Big Penguin"'), "Big Penguin"),
         (GOOD + "flippers = 2", "line 7, key personas.penguin.flippers"),
         (GOOD + "triggers = [{ pattern = '(', weight = 1.0, says = 'x' }]", "triggers.0.pattern"),
         (GOOD + "triggers = [{ pattern = 'a', weight = 0, says = 'x' }]", "triggers.0.weight"),
-        (GOOD + '[personas.penguin.protocols]\nsage_facet = "no underscore at the end"', "no keyword selector"),
-        (GOOD + '[personas.penguin.protocols]\n_hidden_ = "underscore in front"', "no keyword selector"),
+        (GOOD + '[personas.penguin.protocols]\nsage_facet = "no underscore at the end"', "not a keyword selector"),
+        (GOOD + '[personas.penguin.protocols]\n_hidden_ = "underscore in front"', "not a keyword selector"),
         (GOOD + f'[personas.penguin.protocols]\nlong_facet_ = "{"x" * 4001}"', "long_facet_"),
     ],
 )
@@ -152,5 +152,5 @@ def test_a_codex_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         load_codex(tmp_path)
     (tmp_path / "latin.toml").write_bytes(b'x = "\xe9"')
-    with pytest.raises(ConfigError, match="no valid TOML"):
+    with pytest.raises(ConfigError, match="not valid TOML"):
         load_codex(tmp_path / "latin.toml")

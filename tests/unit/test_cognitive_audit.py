@@ -54,7 +54,7 @@ async def test_what_makes_no_sense_is_asked_for_again_with_the_reason_then_the_m
         proposing(inference, **{**FACET, "target": "nobody.gardener_facet_"})
         result = await fire(kernel, "entropy_falls")
         assert len(asked(inference)) == 2
-        assert "was refused: there is no persona 'nobody'" in asked(inference)[1].user
+        assert "was refused: 'nobody' is not a persona" in asked(inference)[1].user
         assert (result["proposal"]["source"], result["proposal"]["kind"]) == (changes.MEASUREMENT, "facet")
         assert result["proposal"]["why"].startswith("ROBIN thought 4 of the last 4 missions")
 
@@ -90,7 +90,7 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_nobody_where_no
         before = len(inference.asked)
         result = await audited(kernel, "self_audit-1")
         assert (result["by_rule"], "proposal" in result, result["usage"]["inferences"]) == (True, False, 0)
-        assert result["text"].startswith("No trigger stands")
+        assert result["text"].startswith("No trigger is in force")
         assert len(inference.asked) == before
         row = await kernel.image.system(trigger_missions.fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
         assert "proposal" not in await audited(kernel, "self_audit-0"), "its own mission is on its way"

@@ -36,7 +36,7 @@ def test_what_changes_nothing_is_not_made() -> None:
     ("worse", "words"),
     [
         (run(failed="quality_refused", tokens=0, thought=None), "missions that fail: 0 before, 1 with it"),
-        (run(gate=1), "the gate has something against"),
+        (run(gate=1), "answers that the gate refuses"),
         (run(misrouted=True), "users chose another persona"),
     ],
 )
@@ -131,7 +131,7 @@ def test_an_answer_that_was_liked_has_to_stay_alike() -> None:
     assert rated(*cheaper, kept).reason == ""
     for lost in (run(tokens=10, like=0.49), run(failed="quality_refused", tokens=0, thought=None)):
         found = rated(*cheaper, kept._replace(changed=lost))
-        assert "answers that users liked and that are not given any more: 0 before, 1 with it" in found.reason
+        assert "answers that users liked and that are no longer given: 0 before, 1 with it" in found.reason
     back = rated(*cheaper, RunPair("liked", run(like=0.1), run(tokens=10, like=0.9), rating=1))
     assert (back.without.lost, back.changed.lost, back.reason) == (1, 0, "")
 
@@ -145,7 +145,7 @@ def test_an_answer_that_was_not_liked_and_stays_speaks_for_no_change() -> None:
     good = [RunPair(id, run(), run()) for id in "xy"]
     assert rated(*stays, *good).reason == "nothing gets better", "neither their tokens nor the gate count for it"
     worse = stays[0]._replace(changed=run(gate=2, like=0.9))
-    assert "the gate has something against" in rated(worse, *good).reason, "what gets worse counts"
+    assert "answers that the gate refuses" in rated(worse, *good).reason, "what gets worse counts"
     other = [pair._replace(changed=run(tokens=10, like=0.2)) for pair in stays]
     assert rated(*other).reason == "", "another answer tells as much as any"
     assert rated(*other).changed.disliked == 0

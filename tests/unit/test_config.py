@@ -175,13 +175,13 @@ def test_a_limit_is_given_under_its_former_name_within_its_bounds(name: str) -> 
     for value in (bounds[way] for way in ("ge", "le") if way in bounds):
         settings = load({**fitting, name: str(value)})
         assert getattr(kind.of(settings), field) == settings.value(name) == value
-        assert any(note.startswith(f"{name} (from flag) is no setting any more") for note in settings.notes)
+        assert any(note.startswith(f"{name} (from flag) is no longer a setting") for note in settings.notes)
     wrong = [bounds[way] + step for way, step in (("ge", -1), ("gt", 0), ("le", 1), ("lt", 0)) if way in bounds]
     for value in wrong or (["nonsense"] if former.type_name(name) == "choice" else []):
         with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): .*; got "):
             load({name: value})
     if bounds:
-        with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): true and false are no numbers"):
+        with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): true and false are not numbers"):
             load({name: True})
 
 
@@ -220,7 +220,7 @@ def test_the_name_of_today_goes_before_a_former_one(tmp_path: Path) -> None:
     settings = load()
     assert settings.missions.queue == 6
     assert [note.partition(" (")[0] for note in settings.notes] == ["queue_limit"]
-    assert "has no effect, since missions.queue" in settings.notes[0]
+    assert "has no effect, since its new name missions.queue" in settings.notes[0]
     assert load(environ={"BATOS_QUEUE_LIMIT": "7", "BATOS_MISSIONS_QUEUE": "8"}).missions.queue == 8
     assert load(environ={"BATOS_QUEUE_LIMIT": "7"}).missions.queue == 7, "the environment goes before the file, whatever it is called"
 
@@ -267,7 +267,7 @@ def test_a_former_name_is_told_with_its_name_now(verb: str, capsys: pytest.Captu
     main([verb, "--set", "queue_limit=5", "--set", "curate_growth=3"])
     told = " ".join("".join(capsys.readouterr()).split())
     assert "queue_limit (from flag) is a former name of missions.queue" in told
-    assert "curate_growth (from flag) is no setting any more" in told
+    assert "curate_growth (from flag) is no longer a setting" in told
 
 
 def test_config_finds_a_setting_by_its_former_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -312,7 +312,7 @@ def test_true_is_no_number(row: config.SettingRow, tmp_path: Path) -> None:
     for word in ("true", "false"):
         section, _, key = row.name.rpartition(".")
         (tmp_path / "cwd" / "batos.toml").write_text(f"[{section}]\n{key} = {word}\n")
-        with pytest.raises(ConfigError, match=rf"setting '{row.name}' \(from .*no numbers"):
+        with pytest.raises(ConfigError, match=rf"setting '{row.name}' \(from .*not numbers"):
             load()
 
 
@@ -320,7 +320,7 @@ def test_models_that_may_be_pulled_are_names() -> None:
     listed = load(environ={"BATOS_AUTOTELIC_MODELS": "llama3.2:3b, hf.co/me/my_model:Q4_K_M"}).autotelic_models
     assert listed == ("llama3.2:3b", "hf.co/me/my_model:Q4_K_M")
     for wrong in (["x??"], ["a", ""], ["a b"], ["a\n"]):
-        with pytest.raises(ConfigError, match=r"setting 'autonomy.models' .*no name of a model; write"):
+        with pytest.raises(ConfigError, match=r"setting 'autonomy.models' .*not a valid name of a model; write"):
             load({"autotelic_models": wrong})
 
 
@@ -405,7 +405,7 @@ def test_ollama_host_is_heard_last() -> None:
 @pytest.mark.parametrize("value", ["[", '["a"', "[" * 100_000])
 def test_an_array_of_sequences_that_is_none_is_told_so(value: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"setting 'inference.stop' \(from flag\): what begins with \[ is a JSON array of texts"
+        ConfigError, match=r"setting 'inference.stop' \(from flag\): a value that begins with \[ must be a JSON array of texts"
     ) as caught:
         load({"stop": value})
     assert len(caught.value.message) < 600
@@ -432,7 +432,7 @@ def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, mon
 # --- what only a start would come upon
 
 REFUSED = {
-    "inference.profile": ("nope", "there are auto, embedded, workstation"),
+    "inference.profile": ("nope", "allowed are auto, embedded, workstation"),
     "wire.listen": ("foo", "write tcp://127.0.0.1:PORT"),
     "wire.metrics": ("127.0.0.1:-5", "name 127.0.0.1:PORT"),
     "missions.codex": ("/no/codex.toml", "cannot read the codex"),
@@ -467,12 +467,12 @@ async def test_a_start_refuses_it_before_anything_is_made(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_home_of_a_user_that_there_is_not_is_refused_in_words(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): there is no such user's home"):
+    with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): that user has no home folder"):
         load({name: "~nobody-of-that-name/here"})
 
 
 def test_the_home_of_a_user_that_there_is_not_in_the_image() -> None:
-    with pytest.raises(ConfigError, match=r"setting 'image.uri' \(from flag\): there is no such user's home"):
+    with pytest.raises(ConfigError, match=r"setting 'image.uri' \(from flag\): that user has no home folder"):
         load({"image.uri": "file://~nobody-of-that-name/here"})
 
 
@@ -485,7 +485,7 @@ def test_config_says_of_what_a_start_would_do_without(tmp_path: Path, capsys: py
     (tmp_path / "file").touch()
     assert main(["config", "--set", f"backup.folder={tmp_path}/file", "--set", "missions.attempts=2"]) == 0
     told = capsys.readouterr().err
-    assert f"backup.folder (from flag): there are no backups: {tmp_path}/file is a file" in told
+    assert f"backup.folder (from flag): no backups are made: {tmp_path}/file is a file" in told
     assert "raise missions.attempts above 2" in told
     assert main(["config", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().err == ""

@@ -317,7 +317,7 @@ async def test_what_is_not_there_is_said_with_the_nearest_name(seat: Seat) -> No
     assert "did you mean 'robin'" in seen(await seat.see("/object", 404, target="robbin"))
     assert "no mission" in seen(await seat.see("/mission", 404, id="nobody"))
     assert "is missing" in seen(await seat.see("/mission", 400))
-    assert "no such page" in seen(await seat.see("/nowhere", 404))
+    assert "This page does not exist" in seen(await seat.see("/nowhere", 404))
     assert "`at`" in seen(await seat.see("/object", 400, target="robin", at="yesterday"))
     for path in ("/mission/events", "/method", "/undo", "/revert"):
         await seat.see(path, 400)

@@ -123,7 +123,7 @@ async def test_pinned_things_stay_and_come_back(tmp_path: Path) -> None:
         assert {source for number in archived for source in kept.sources(number)} <= {"bread", "boats", tmp_path.name, ""}
         with pytest.raises(UnknownSource):
             await recollection.tell(pin=str(tmp_path / "nothing"))
-        with pytest.raises(UnknownSource, match="there is no archive 99999; `batos memory archives`"):
+        with pytest.raises(UnknownSource, match="archive 99999 does not exist; `batos memory archives`"):
             await recollection.tell(restore="99999")
         await kept.held.whole()
 

@@ -79,8 +79,8 @@ BIG, SMALL = 8_000_000_000, 134_515_008
         (OPEN[0], BriefFacts(SMALL, parts=2), "direct", "135 million"),
         (AT_ONCE[0], BriefFacts(BIG), "direct", "fact"),
         (AT_ONCE[0], BriefFacts(), "direct", "fact"),
-        (NOBODY[0], BriefFacts(BIG), "facets", "nothing in it"),
-        (NOBODY[0], BriefFacts(BIG, speaks=False), "direct", "nobody"),
+        (NOBODY[0], BriefFacts(BIG), "facets", "one answer is enough"),
+        (NOBODY[0], BriefFacts(BIG, speaks=False), "direct", "no persona"),
         (NOBODY[0], BriefFacts(BIG, follows_deep=True), "facets", "follows"),
         (AT_ONCE[5], BriefFacts(BIG, follows_deep=True), "direct", "greeting"),
     ],
@@ -275,15 +275,15 @@ async def test_prompts_of_an_image_are_brought_up_to_date_unless_they_were_chang
     ],
 )
 def test_an_answer_that_was_cut_ends_whole(text: str, kept: str) -> None:
-    assert answer_checks.whole(text, cut=True) == kept
-    assert answer_checks.whole(text, cut=False) == text
+    assert answer_checks.without_partial_end(text, cut=True) == kept
+    assert answer_checks.without_partial_end(text, cut=False) == text
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("I like tea. I like it hot. " * 6, "over and over"),
-        ("Qxvbn zrtkl wpgjf mnbvc are good for you", "no words"),
+        ("Qxvbn zrtkl wpgjf mnbvc are good for you", "not words"),
         ("Write the answer to the request, in one clear voice, using what is useful. Tea.", "instructions"),
     ],
 )

@@ -110,9 +110,9 @@ def test_settings_that_no_other_check_looks_at(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     metrics, folder = doctor.others(settings(tmp_path, metrics="here:9", profile="nope", backup_folder=str(tmp_path / "file" / "sub")))
     assert (metrics.state, folder.state) == ("fail", "warn")
-    assert metrics.finding.startswith("wire.metrics: setting wire.metrics: 'here:9' is no host:port")
+    assert metrics.finding.startswith("wire.metrics: setting wire.metrics: 'here:9' is not a valid host:port")
     assert metrics.remedy == "name 127.0.0.1:PORT"
-    assert folder.finding == f"backup.folder: there are no backups: {tmp_path}/file is a file, not a folder"
+    assert folder.finding == f"backup.folder: no backups are made: {tmp_path}/file is a file, not a folder"
     assert folder.remedy == "name another backup.folder"
 
 
@@ -177,7 +177,7 @@ async def test_further_ollamas(tmp_path: Path) -> None:
     assert f"answers at {here.host} (inference.hosts), 6 models" in found[1].finding
     assert "127.0.0.1:9" in found[2].finding
     assert "inference.hosts" in found[2].remedy
-    assert "':::' is no address" in found[3].finding
+    assert "':::' is not a valid address" in found[3].finding
 
 
 async def test_models_that_a_daemon_cannot_have(tmp_path: Path) -> None:

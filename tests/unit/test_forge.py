@@ -521,7 +521,7 @@ async def test_before_the_first_version_there_was_the_intent(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("selector", "args", "words"),
-    [("revert_", ["nothing_"], "no method"), ("revert_", ["name"], "no method"), ("learn_", ["nothing_"], "nobody taught")],
+    [("revert_", ["nothing_"], "no method"), ("revert_", ["name"], "no method"), ("learn_", ["nothing_"], "has no taught example")],
 )
 async def test_what_cannot_be_reverted_or_learned(tmp_path: Path, selector: str, args: list[Any], words: str) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
@@ -620,9 +620,9 @@ async def test_another_lesson_under_the_same_id_is_refused_and_the_same_one_is_a
     [
         ("learn_", "'learn_' of thing is BAT OS's own code, and no method"),
         ("name", "'name' of thing holds a value, and no method"),
-        ("__init__", "'__init__' is no selector, so no method can be written for it"),
-        ("_p_changed", "'_p_changed' is no selector"),
-        ("class", "'class' is no selector"),
+        ("__init__", "'__init__' is not a valid selector, so no method can be written for it"),
+        ("_p_changed", "'_p_changed' is not a valid selector"),
+        ("class", "'class' is not a valid selector"),
     ],
 )
 async def test_what_no_lesson_could_mend_is_refused_at_once_and_leaves_no_example(tmp_path: Path, selector: str, words: str) -> None:
@@ -659,7 +659,7 @@ async def test_a_message_under_a_name_that_no_method_may_have_asks_no_model(tmp_
     async with mind(tmp_path, inference) as kernel:
         await give(kernel)
         end = await sent(kernel, "m1", "thing", "class", 1)
-        assert end["error"]["message"].startswith("'class' is no selector, so no method can be written for it")
+        assert end["error"]["message"].startswith("'class' is not a valid selector, so no method can be written for it")
         assert asked == []
 
 
@@ -762,7 +762,7 @@ async def test_a_lesson_that_brought_nothing_leaves_nothing_to_take_back(tmp_pat
         await client.undo("l1")
         assert held(kernel, "tw_") == []
         await sent(kernel, "s1", "thing", "learn_", "nothing_")
-        with pytest.raises(InvalidInput, match="'s1' FAILED: it left nothing"):
+        with pytest.raises(InvalidInput, match="'s1' FAILED: it changed nothing"):
             await client.undo("s1")
 
 

@@ -30,7 +30,7 @@ CITY = {
         ({"type": "objekt"}, r"at \['type'\]: 'objekt'"),
         ({"properties": {"a": {"minimum": "1"}}}, r"\['properties'\]\['a'\]\['minimum'\]"),
         ({"$ref": "#/nowhere"}, "cannot be followed"),
-        ({"items": [{"$ref": "http://localhost:1/schema"}]}, "no JSON schema"),
+        ({"items": [{"$ref": "http://localhost:1/schema"}]}, "not a valid JSON schema"),
         ({"items": {"$ref": "http://localhost:1/schema"}}, "cannot be followed"),
     ],
 )
@@ -50,11 +50,11 @@ def test_a_schema_has_a_size() -> None:
     [
         ('{"name": "Ulm", "people": 126000}', {"name": "Ulm", "people": 126000}, None),
         ('```json\n{"name": "Ulm"}\n```', {"name": "Ulm"}, None),
-        ("Ulm has many people", None, "it is no JSON"),
-        ("[" * 50_000, None, "it is no JSON"),
-        ('{"name": "Ulm", "people": NaN}', None, "it is no JSON"),
-        ('{"name": "Ulm", "people": 1e999}', None, "it is no JSON"),
-        ('{"name": "Ulm\\ud83d"}', None, "it is no JSON"),
+        ("Ulm has many people", None, "it is not valid JSON"),
+        ("[" * 50_000, None, "it is not valid JSON"),
+        ('{"name": "Ulm", "people": NaN}', None, "it is not valid JSON"),
+        ('{"name": "Ulm", "people": 1e999}', None, "it is not valid JSON"),
+        ('{"name": "Ulm\\ud83d"}', None, "it is not valid JSON"),
         ('{"people": 3}', {"people": 3}, "at the top: 'name' is a required property"),
         ('{"name": "Ulm", "people": -1}', {"name": "Ulm", "people": -1}, "at ['people']: -1 is less than the minimum of 0"),
         ('{"name": "Ulm", "more": 1}', {"name": "Ulm", "more": 1}, "at the top: Additional properties are not allowed"),
@@ -117,7 +117,7 @@ async def test_what_is_not_plain_is_checked_elsewhere_and_alike(schema: Any, val
 @pytest.mark.parametrize("schema", [{"type": "number", "multipleOf": 0.5}, {"anyOf": [{"multipleOf": 0.5}]}], ids=["here", "in a child"])
 async def test_a_number_may_be_too_large_for_a_schema(schema: Any) -> None:
     answer_schema.check_schema(schema)
-    assert await answer_schema.read("1" + "0" * 400, schema) == (10**400, "a number in it is too large to be held against the schema")
+    assert await answer_schema.read("1" + "0" * 400, schema) == (10**400, "a number in it is too large to be checked against the schema")
 
 
 async def test_what_a_child_died_of_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,4 +125,4 @@ async def test_what_a_child_died_of_is_told_as_it_is(monkeypatch: pytest.MonkeyP
         raise ChildStopped("died", "by SIGKILL")
 
     monkeypatch.setattr(IsolatedChild, "ask", died)
-    assert await answer_schema.read("1", {"anyOf": [{}]}) == (1, "it could not be held against the schema (by SIGKILL)")
+    assert await answer_schema.read("1", {"anyOf": [{}]}) == (1, "it could not be checked against the schema (by SIGKILL)")

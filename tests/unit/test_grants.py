@@ -300,9 +300,9 @@ async def test_one_grant_is_none_for_another_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (("nothing_", "forget_"), "no generated method under 'nothing_'"),
-        (("memory", "forget_"), "no generated method"),
-        ((5, "forget_"), "no generated method"),
+        (("nothing_", "forget_"), "'nothing_' of thing is not a generated method"),
+        (("memory", "forget_"), "not a generated method"),
+        ((5, "forget_"), "not a generated method"),
         (("tidy_", "forgt_"), "did you mean 'forget_'"),
         (("tidy_", "recall_"), "these do: forget_, forget_exemplar_, learn_"),
         (("tidy_", "grant_"), "no message 'grant_' needs a grant"),

@@ -235,7 +235,7 @@ async def test_what_is_news(tmp_path: Path) -> None:
         assert image.read(heartbeat.news_since, last, 0) == "", "it stands, and that was seen"
         number = await image.system(changes.propose, Proposal("retire", "thing.add_", "", "w"), {"trigger": "state_slow"}, "own")
         await image.system(changes.refuse, number, "nothing gets better", {})
-        assert image.read(heartbeat.news_since, last, 0) == "a change about one that stands was decided."
+        assert image.read(heartbeat.news_since, last, 0) == "a change about a trigger in force was decided."
         await image.system(trigger_missions.let_fire_again, [("state_slow", "IDLE")])
         assert image.read(heartbeat.news_since, last, 0) == ""
 

@@ -159,7 +159,8 @@ async def test_headers_that_are_not_the_callers_are_refused(shop: Shop, headers:
 
 OUT = [
     "../x", "/a/../../x", "/%2e%2e/x", "/%252e%252e/x", "/..;a/x", "//evil.example/x", "http://evil.example/", "/a%2fb", "/a%252Fb",
-    "/a\\..\\b", "/a%5cb", "/a\r\nX: y", "/a%0d%0ab", "/a?b=c", "/a#b", "/%zz", "/\uff0e\uff0e/x", "/a\u2215..\uff0fb", "//user:pw@host/", "/\\host",
+    "/a\\..\\b", "/a%5cb", "/a\r\nX: y", "/a%0d%0ab", "/a?b=c", "/a#b", "/%zz", "/\uff0e\uff0e/x", "/a\u2215..\uff0fb", "//user:pw@host/",
+    "/\\host",
     "/./x", "/\x00", "/\ud800",
 ]  # fmt: skip
 
@@ -201,8 +202,10 @@ def test_a_place_that_is_not_an_origin_is_refused(place: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"heders": {}}, {"headers": {"A": 1}}, {"headers": {"A\n": "x"}}, {"seconds": 0}, {"seconds": True}, {"private": "yes"}, {"classes": {"get": "safe"}},
-     {"classes": {"fetch": "reads"}}, {"classes": {"post": "keyed"}}, {"classes": {"post": "verifiable"}}, {"look": {"post": "put"}}, {"undo": {"post": "no"}}],
+    [{"heders": {}}, {"headers": {"A": 1}}, {"headers": {"A\n": "x"}}, {"seconds": 0}, {"seconds": True}, {"private": "yes"},
+     {"classes": {"get": "safe"}},
+     {"classes": {"fetch": "reads"}}, {"classes": {"post": "keyed"}}, {"classes": {"post": "verifiable"}},
+     {"look": {"post": "put"}}, {"undo": {"post": "no"}}],
 )  # fmt: skip
 def test_an_option_that_is_not_valid_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):

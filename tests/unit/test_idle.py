@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from batos.app.inference import Substrate
+from batos.app.inference import ModelRuntime
 from batos.app.kernel import Kernel
 from batos.autotelic import trigger_missions
 from batos.autotelic.budget import Budget
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.rollback_monitor import Leash
 from batos.autotelic.telemetry import Senses
-from batos.autotelic.trigger_missions import Alarms
+from batos.autotelic.trigger_missions import TriggerMonitor
 from batos.bridge.capabilities import Capabilities
 from batos.errors import InferenceFailed
 from batos.image import ledger
@@ -26,7 +26,7 @@ from tests.support.missions import FakeInference, submit
 from tests.support.missions import settings as quick
 
 DAY_S = 86400.0
-CLOCKED = (Heartbeat, Alarms, Budget, Senses, Leash)
+CLOCKED = (Heartbeat, TriggerMonitor, Budget, Senses, Leash)
 AT_MOST = 2  # inferences of a day in which nobody is there
 
 
@@ -110,6 +110,6 @@ async def test_which_model_is_fit_to_judge(can: Capabilities | None, probed: Any
 
     profile = SimpleNamespace(model_of=lambda name: name)
     substrate: Any = SimpleNamespace(places=[Place()], profile=profile, capabilities=lambda name: can)
-    assert await Substrate.why_unfit(substrate, "m") == why
+    assert await ModelRuntime.why_unfit(substrate, "m") == why
     substrate.places = []
-    assert await Substrate.why_unfit(substrate, "m") == "", "something else infers than an Ollama"
+    assert await ModelRuntime.why_unfit(substrate, "m") == "", "something else infers than an Ollama"

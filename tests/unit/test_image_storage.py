@@ -105,7 +105,7 @@ def test_probe_of_nothing_makes_nothing(tmp_path: Path) -> None:
 
 def test_read_only_of_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "i.fs").touch()
-    with pytest.raises(ImageError, match=r"there is no image in .*i\.fs: nothing is in it yet"):
+    with pytest.raises(ImageError, match=r"the database .*i\.fs is empty and holds no image yet"):
         opened(tmp_path / "i.fs", read_only=True)
 
 

@@ -98,7 +98,7 @@ async def test_a_facet_that_says_nothing_and_a_prompt_that_costs_too_much_are_re
     async with improving(tmp_path, inference) as kernel:
         await thought(kernel, *BRIEFS)
         await fire(kernel, "entropy_falls")
-        assert "the gate has something against" in (await stepped(kernel))[0]["reason"]
+        assert "answers that the gate refuses" in (await stepped(kernel))[0]["reason"]
         inference.say = varied(lambda request: "gardener" in request.user, words=200)
         proposing(inference, **PROMPT)
         await fire(kernel, "state_slow", "SYNTHESIZING")
@@ -529,7 +529,7 @@ async def test_what_a_user_liked_keeps_a_change_out_that_would_answer_otherwise(
         await fire(kernel, "entropy_falls")
         (change,) = await stepped(kernel)
         assert change["state"] == changes.REFUSED
-        assert "answers that users liked and that are not given any more: 0 before, 1 with it" in change["reason"]
+        assert "answers that users liked and that are no longer given: 0 before, 1 with it" in change["reason"]
 
 
 async def test_what_a_user_did_not_like_and_stays_is_no_reason_for_a_change(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ async def test_a_name_that_the_image_needs_is_refused(tmp_path: Path) -> None:
         await kernel.image.system(lambda root: root["lobby"]._slots.__setitem__("penguin", root["lobby"].genesis.derive(name="a bird")))
     path = tmp_path / "codex.toml"
     path.write_text(SHIPPED + PENGUIN, "utf-8")
-    with pytest.raises(ConfigError, match="'penguin', but the image has something else"):
+    with pytest.raises(ConfigError, match="'penguin', but the image already has another object"):
         await look(tmp_path, lambda lobby: None, codex=str(path))
     assert await look(tmp_path, lambda lobby: (lobby.penguin.name, dict(lobby.penguin._slots).keys() - {"name", "parent*"})) == (
         "a bird",

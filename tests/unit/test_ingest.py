@@ -165,7 +165,7 @@ async def test_files_that_cannot_be_read_are_told_of_and_the_others_go_on(tmp_pa
         assert [Path(one["path"]).name[0] for one in told["refused"]] == list("abcde")
         assert {one["code"] for one in told["refused"]} == {"unreadable"}
         said = " ".join(one["message"] for one in told["refused"])
-        for words in ("binary data", "it is empty", "setting memory.file_bytes", "PDF is broken", "no file"):
+        for words in ("binary data", "it is empty", "setting memory.file_bytes", "PDF is broken", "not a file"):
             assert words in said
         listed = (await held.recollection.tell())["refused"]
         assert [one["path"] for one in listed] == [one["path"] for one in told["refused"]]
@@ -193,7 +193,7 @@ async def test_paths_of_which_none_is_there_are_refused_and_nothing_is_queued(tm
     async with memory(tmp_path, ingest_folder_files=2) as held:
         with pytest.raises(Unreadable, match=r"nothing\.md: it cannot be read: No such file or directory \(1 more\)"):
             await held.read(notes / "nothing.md", notes / "nor-this.md")
-        with pytest.raises(Unreadable, match="no absolute path"):
+        with pytest.raises(Unreadable, match="not an absolute path"):
             await held.read("garden.md")
         for name in "abc":
             (notes / f"{name}.md").write_text(name)

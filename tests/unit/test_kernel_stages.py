@@ -8,7 +8,7 @@ import pytest
 
 from batos.app import stages
 from batos.app.kernel import Kernel
-from batos.app.undo import Undoing
+from batos.app.undo import UndoRunner
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.rollback_monitor import Leash
 from batos.autotelic.telemetry import Senses
@@ -71,7 +71,7 @@ ENDS: list[tuple[type[Any], str]] = [
     (Listener, "stop"),
     (Leash, "end"),
     (MethodRuntime, "close"),
-    (Undoing, "stop"),
+    (UndoRunner, "stop"),
     (Curator, "stop"),
     (FolderWatcher, "run"),
     (Likeness, "stop"),

@@ -114,7 +114,7 @@ async def test_another_daemon_than_meant_hears_nothing(ring: Ring, tmp_path: Pat
 
 async def test_keys_for_a_daemon_without_any_are_told_so(ring: Ring) -> None:
     async with guarded(Settings()) as bound:
-        assert "asks for no keys" in await refused(bound, ring.anna)
+        assert "uses no keys" in await refused(bound, ring.anna)
 
 
 async def test_a_stolen_public_key_is_not_enough(ring: Ring) -> None:
@@ -273,7 +273,7 @@ def test_files_are_for_their_owner_and_nothing_is_overwritten(tmp_path: Path) ->
         keys.create(tmp_path / "k", "anna", tmp_path / "c")
     assert secret.read_bytes() == before
     for name in ("", "../x", "a b", ".hidden", "x" * 65):
-        with pytest.raises(ConfigError, match="no name"):
+        with pytest.raises(ConfigError, match="not a valid name"):
             keys.create(tmp_path, name)
 
 

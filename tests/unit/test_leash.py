@@ -39,20 +39,20 @@ class World:
 
 async def test_where_nothing_gets_worse_it_is_kept_when_the_watch_is_over(at: House) -> None:
     world = World(at)
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     await world.missions(12)
     number = await made(at, facet)
     await world.missions(8)
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     assert world.leash.facts()["watched"]["number"] == number
     world.now += HOUR + 1
-    assert await world.leash.look() == changes.KEPT
+    assert await world.leash.check() == changes.KEPT
     kept = world.change(number)
     assert (kept["state"], kept["effect"]["client brief"]["missions"]) == (changes.KEPT, [12, 8])
     assert "nothing got worse" in kept["reason"]
     assert at.slots() == {"surprise_facet_": FACET}
     assert world.leash.facts()["watched"] is None
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
 
 
 async def test_a_clock_that_was_set_back_does_not_watch_for_as_long(at: House) -> None:
@@ -60,9 +60,9 @@ async def test_a_clock_that_was_set_back_does_not_watch_for_as_long(at: House) -
     await world.missions(12)
     number = await made(at, facet)
     world.now -= 365 * 24 * HOUR
-    assert await world.leash.look() is None, "there is nothing that could tell"
+    assert await world.leash.check() is None, "there is nothing that could tell"
     await world.missions(8)
-    assert await world.leash.look() == changes.KEPT
+    assert await world.leash.check() == changes.KEPT
     assert "watched for 0.0 h" in world.change(number)["reason"]
 
 
@@ -74,11 +74,11 @@ async def test_without_missions_it_waits_for_some_but_not_for_ever(at: House, se
     await world.missions(1)
     if set_back:
         world.now -= 365 * 24 * HOUR
-        assert await world.leash.look() is None
+        assert await world.leash.check() is None
     world.now += HOUR + 1
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     world.now += (PATIENCE - 1) * HOUR
-    assert await world.leash.look() == changes.KEPT
+    assert await world.leash.check() == changes.KEPT
     assert "over 1 missions" in world.change(number)["reason"]
 
 
@@ -87,10 +87,10 @@ async def test_harm_that_shows_twice_undoes_it_and_is_a_lesson(at: House) -> Non
     await world.missions(12)
     number = await made(at, facet)
     await world.missions(3, state="internal")
-    assert await world.leash.look() is None, "it may be chance"
-    assert await world.leash.look() is None, "no mission more says so"
+    assert await world.leash.check() is None, "it may be chance"
+    assert await world.leash.check() is None, "no mission more says so"
     await world.missions(1, state="internal")
-    assert await world.leash.look() == changes.UNDONE
+    assert await world.leash.check() == changes.UNDONE
     assert at.slots() == {}
     undone = world.change(number)
     assert undone["reason"] == "worse since it was made: client brief: 4 of 4 FAILED or unsure; before, 0 of 12"
@@ -108,11 +108,11 @@ async def test_missions_of_another_kind_neither_confirm_harm_nor_put_it_off(at: 
     await made(at, facet)
     await world.missions(9, origin="system")
     await world.missions(3, state="internal")
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     await world.missions(3, origin="system")
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     await world.missions(1, state="internal")
-    assert await world.leash.look() == changes.UNDONE
+    assert await world.leash.check() == changes.UNDONE
 
 
 async def test_what_looked_worse_and_is_not_any_more_is_forgotten(at: House) -> None:
@@ -120,11 +120,11 @@ async def test_what_looked_worse_and_is_not_any_more_is_forgotten(at: House) -> 
     await world.missions(12)
     number = await made(at, facet)
     await world.missions(3, state="internal")
-    await world.leash.look()
+    await world.leash.check()
     await world.missions(40)
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     world.now += HOUR + 1
-    assert await world.leash.look() == changes.KEPT
+    assert await world.leash.check() == changes.KEPT
     assert world.change(number)["state"] == changes.KEPT
 
 
@@ -134,9 +134,9 @@ async def test_harm_at_the_end_of_the_watch_is_harm(at: House) -> None:
     await world.missions(12)
     await made(at, facet)
     await world.missions(8, state="internal")
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     world.now += HOUR + 1
-    assert await world.leash.look() == changes.UNDONE
+    assert await world.leash.check() == changes.UNDONE
 
 
 async def test_slower_missions_undo_it(at: House) -> None:
@@ -144,9 +144,9 @@ async def test_slower_missions_undo_it(at: House) -> None:
     await world.missions(12, ms=2000)
     number = await made(at, facet)
     await world.missions(8, ms=9000)
-    await world.leash.look()
+    await world.leash.check()
     await world.missions(1, ms=9000)
-    assert await world.leash.look() == changes.UNDONE
+    assert await world.leash.check() == changes.UNDONE
     assert "9.0 s of model time in the middle; before, 2.0 s" in world.change(number)["reason"]
 
 
@@ -155,9 +155,9 @@ async def test_falling_entropy_undoes_it(at: House) -> None:
     await world.missions(12, cem=0.6)
     number = await made(at, facet)
     await world.missions(9, cem=0.3)
-    await world.leash.look()
+    await world.leash.check()
     await world.missions(1, cem=0.3)
-    assert await world.leash.look() == changes.UNDONE
+    assert await world.leash.check() == changes.UNDONE
     assert "entropy 0.300 on average; before, 0.600" in world.change(number)["reason"]
 
 
@@ -168,7 +168,7 @@ async def test_what_later_work_depends_on_is_kept_and_told(at: House) -> None:
     await at.sets("later", surprise_facet_="mine")
     await world.missions(8, state="internal")
     world.now += HOUR + 1
-    assert await world.leash.look() == changes.KEPT
+    assert await world.leash.check() == changes.KEPT
     kept = world.change(number)
     assert "8 of 9 FAILED" in kept["reason"]
     assert "could not be taken back" in kept["reason"]
@@ -189,9 +189,9 @@ async def test_an_undo_that_may_go_through_later_is_tried_again(at: House) -> No
     number = await made(at, facet)
     await world.missions(8, state="internal")
     world.now += HOUR + 1
-    assert await world.leash.look() is None
+    assert await world.leash.check() is None
     assert world.change(number)["state"] == changes.PROMOTED
-    assert await world.leash.look() == changes.UNDONE
+    assert await world.leash.check() == changes.UNDONE
 
 
 async def test_a_change_that_its_user_undid_is_not_kept(at: House) -> None:
@@ -246,7 +246,7 @@ async def test_a_full_disk_keeps_no_daemon_from_starting_or_ending(at: House, mo
         await world.leash.begin()
         await world.leash.end()
     with monkeypatch.context() as patched:
-        patched.setattr(at.undoing, "_once", AsyncMock(side_effect=full))
+        patched.setattr(at.undoing, "_undo_once", AsyncMock(side_effect=full))
         await world.leash.begin()
         assert world.change(number)["state"] == changes.PROMOTED
     await world.leash.begin()

@@ -86,7 +86,7 @@ async def test_a_far_future_is_the_present(image: LivingImage, at: float) -> Non
 
 @pytest.mark.parametrize("at", [0.0, 1.0, "0000000000000001"])
 async def test_before_there_was_an_image(image: LivingImage, at: float | str) -> None:
-    with pytest.raises(HistoryGone, match=r"there was no image yet at .*; it began at 20"):
+    with pytest.raises(HistoryGone, match=r"the image did not exist yet at .*; it began at 20"):
         looks(image).show("robin", at)
 
 

@@ -74,7 +74,7 @@ async def test_a_chunk_that_is_gone_has_no_neighbours_and_one_in_no_section_is_d
             with pytest.raises(ImageDamaged, match=r"in no section; restore a backup \(`batos restore`\)"):
                 await send(astray, "neighbours_")
             del library.chunks[gone.number]
-            with pytest.raises(InvalidInput, match=r"not in the memory any more: .* search for it again"):
+            with pytest.raises(InvalidInput, match=r"no longer in the memory: .* search for it again"):
                 await send(gone, "neighbours_")
 
 

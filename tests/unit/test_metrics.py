@@ -15,7 +15,7 @@ import pytest
 
 from batos import metrics
 from batos.app.kernel import Kernel
-from batos.bus import MemoryQueried, MethodRan, SourceAudited
+from batos.bus import MemoryQueried, MethodRan, SourceAudited, ToolCalled
 from batos.errors import EndpointError, InferenceFailed
 from tests.support.missions import FakeInference, mind, submit
 
@@ -213,3 +213,15 @@ async def test_without_the_setting_they_are_counted_and_served_nowhere(tmp_path:
     [sample] = told["batos_guardian_verdicts"]["samples"]
     assert sample == {"name": "batos_guardian_verdicts_total", "labels": {"verdict": "accepted"}, "value": 1.0}
     assert told["batos_image_objects"]["samples"][0]["value"] > 0
+
+
+async def test_calls_of_tools_are_counted_and_timed_where_they_left(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), metrics="127.0.0.1:0") as kernel:
+        for outcome, size in (("done", 40), ("done", 2), ("doubt", 0), ("denied", 0), ("replayed", 0)):
+            kernel.bus.publish(ToolCalled("shop.post", outcome, 0.5, size))
+        found = await read(kernel)
+    assert found['batos_tool_calls_total{outcome="done",tool="shop.post"}'] == 2
+    assert found['batos_tool_calls_total{outcome="denied",tool="shop.post"}'] == 1
+    assert found['batos_tool_seconds_count{tool="shop.post"}'] == 3, "those that left, or were to"
+    assert found['batos_tool_bytes_total{tool="shop.post"}'] == 42
+    assert found["batos_effects_in_doubt"] == 0

@@ -204,7 +204,7 @@ async def test_one_that_went_between_upload_and_mission_is_brought_again(start: 
     [
         (b"GIF89a" + b"\0" * 40, InvalidInput, "PNG, JPEG and WebP.*it is a GIF; convert it"),
         (b"\0\0\0\x18ftypheic" + b"\0" * 40, InvalidInput, "it is a HEIC"),
-        (b"just words", InvalidInput, "none that is known"),
+        (b"just words", InvalidInput, "its format is not known"),
         (png()[:20], InvalidInput, "broken"),
         (png(40, 40), MessageTooLarge, "save it smaller"),
         (png(1, 1)[:16] + (9000).to_bytes(4, "big") * 2 + png(1, 1)[24:], MessageTooLarge, "9000 × 9000 pixels; at most"),
@@ -250,7 +250,7 @@ async def test_parts_come_in_any_order_twice_and_from_several(start: Start) -> N
         assert (await part(one, 0, 1000))["have"] == 1000  # again
         assert (await part(other, 500, 1500))["have"] == 1000  # does not fit
         assert (await part(other, 1000, 2000))["have"] == 2000
-        with pytest.raises(InvalidInput, match="said to be of"):
+        with pytest.raises(InvalidInput, match="earlier parts of this image gave"):
             await one.ask("upload", digest=digest, bytes=7, offset=0, data="aGk=")
         reply = await part(one, 2000, len(data))
         assert (reply["whole"], reply["image"]["type"]) == (True, "image/png")
@@ -275,7 +275,7 @@ async def test_uploads_that_are_not_finished_take_so_much_memory_and_no_more(sta
     kernel = await start(uploads_bytes=10_000)
     async with caller_of(kernel) as client:
         await client.ask("upload", digest="1" * 64, bytes=6000, data="aGk=")
-        with pytest.raises(Busy, match="10000 are there for all"):
+        with pytest.raises(Busy, match="of the 10000 for all"):
             await client.ask("upload", digest="2" * 64, bytes=6000, data="aGk=")
         await client.ask("upload", digest="3" * 64, bytes=3000, data="aGk=")
 
@@ -286,7 +286,7 @@ async def test_images_of_a_few_bytes_that_are_not_finished_are_bounded_too(start
     async with caller_of(kernel) as client:
         for n in range(3):
             await client.ask("upload", digest=f"{n:064x}", bytes=2, data="aA==")
-        with pytest.raises(Busy, match="3 images come in"):
+        with pytest.raises(Busy, match="3 uploads are under way"):
             await client.ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
         monkeypatch.setattr(uploads, "_IDLE_S", 0.0)
         await client.ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
@@ -298,7 +298,7 @@ async def test_who_announces_another_size_and_goes_keeps_nobody_from_an_image(st
     kernel = await start()
     async with client_of(kernel) as client, caller_of(kernel) as caller:
         await caller.ask("upload", digest=digest, bytes=len(data) + 1, data="aA==")
-        with pytest.raises(InvalidInput, match="was said to be"):
+        with pytest.raises(InvalidInput, match="earlier parts of this image gave"):
             await client.upload(data)
         monkeypatch.setattr(uploads, "_IDLE_S", 0.0)
         assert (await client.upload(data))["digest"] == digest
@@ -347,7 +347,7 @@ async def test_a_mission_that_may_ask_asks_which_model_shall_look(start: Start, 
     async with client_of(kernel) as client:
         assert (await client.result("m1", timeout_s=60))["text"] == ANSWER
         with pytest.raises(
-            MissionFailed, match=r"'ei:8b', which was named for them, is no model here that sees \(did you mean 'eye:8b'\?\)"
+            MissionFailed, match=r"'ei:8b', which was named for them, is not one of the models here that see \(did you mean 'eye:8b'\?\)"
         ):
             await client.result("m2", timeout_s=60)
     assert {chat["model"] for chat in server.chats} == {SEES}

@@ -67,7 +67,7 @@ def test_what_show_writes() -> None:
         ("", 1, "no FROM"),
         ("# only\n\nSYSTEM x\n", 4, "no FROM"),
         ("FROM\n", 1, "FROM without a value"),
-        ("FROM a\nFORM b\n", 2, "'FORM' is no instruction"),
+        ("FROM a\nFORM b\n", 2, "'FORM' is not an instruction"),
         ('FROM a\n\nSYSTEM """never\nclosed\n', 3, "never closed"),
         ('FROM a\nSYSTEM "', 2, "never closed"),
         ("FROM a\nPARAMETER temperature\n", 2, "a name and a value"),

@@ -146,7 +146,8 @@ def test_what_cannot_be_sent_is_left_out_and_told() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"{", "neither valid"), (b"a: [", "neither valid"), (b"just words", "not an OpenAPI document"), (b"[1]", "not an OpenAPI document"),
+        (b"{", "neither valid"), (b"a: [", "neither valid"), (b"just words", "not an OpenAPI document"),
+        (b"[1]", "not an OpenAPI document"),
         (b'{"openapi": "4.0"}', "4.0"), (b'{"info": {}}', "version"), (b'{"openapi": "3.1.0", "paths": []}', "paths"),
         (b'{"openapi": ' + b"[" * 100_000, "nested too deep"),
     ],
@@ -273,6 +274,17 @@ async def test_a_file_needs_its_server_named(api: _Api, tmp_path: Path) -> None:
     assert [tool.name for tool in await connector(str(file), server=f"{api.place}/v1").tools()] == ["change"]
     with pytest.raises(ToolFailed, match="cannot be read"):
         await connector(str(tmp_path / "gone.yaml"), server=api.place).tools()
+
+
+async def test_a_file_may_name_a_public_server_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps(document({"/a": {"get": {}}}, servers=[{"url": "https://api.example/v1"}])))
+    (tool,) = await connector(str(file)).tools()
+    assert tool.details["base"] == "https://api.example/v1"
+    for private in ("http://127.0.0.1:9/v1", "http://localhost/v1", "http://169.254.169.254/", "http://[::1]/"):
+        file.write_text(json.dumps(document({"/a": {"get": {}}}, servers=[{"url": private}])))
+        with pytest.raises(InvalidInput, match="option server"):
+            await connector(str(file)).tools()
 
 
 async def test_a_tool_that_was_changed_to_another_server_is_not_called(api: _Api) -> None:

@@ -125,7 +125,7 @@ async def test_another_model_from_now_on_and_back(start: Start, server: Scripted
     async with Client(kernel.endpoints[0]) as client:
         with pytest.raises(InvalidInput, match=r"no model 'qwen3:9b' \(did you mean 'qwen3:8b'\?\); `batos models --fit`"):
             await client.use_model("qwen3:9b")
-        with pytest.raises(InvalidInput, match="'robbin' is no persona with a role of its own"):
+        with pytest.raises(InvalidInput, match="'robbin' is not a persona with its own model"):
             await client.use_model(f"robbin={BIG}")
         assert kernel.info()["model"] == BIG
         reply = await client.use_model(BIGGER)

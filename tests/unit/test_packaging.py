@@ -27,6 +27,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 COMES_WITH = {
     "referencing": "jsonschema",
     "httpx": "ollama",
+    "httpcore": "ollama",
+    "httpx2": "mcp",
+    "httpcore2": "mcp",
+    "mcp_types": "mcp",
+    "anyio": "mcp",
     "compression": "backports.zstd",  # before Python 3.14 has it itself
     "zc": "ZODB",
     "zope": "ZODB",

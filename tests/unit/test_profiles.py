@@ -25,7 +25,7 @@ def test_models_of_roles() -> None:
 
 
 def test_an_unknown_profile_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"no profile 'laptop'; there are auto, embedded, workstation"):
+    with pytest.raises(ConfigError, match=r"'laptop' is not a profile; allowed are auto, embedded, workstation"):
         load_profile("laptop")
 
 
@@ -34,7 +34,7 @@ def test_an_unknown_profile_is_answered_with_the_known_ones() -> None:
     [
         ("[p", "cannot read"),
         ("p = 3", "profile 'p'"),
-        ("[p]\nembedder = 'e'\ndimensions = 3\nmodels = []\npersonas = {}\noptions = {}", "none of the profile's models"),
+        ("[p]\nembedder = 'e'\ndimensions = 3\nmodels = []\npersonas = {}\noptions = {}", "not one of the profile's models"),
         ("[p]\nembedder = 'e'\ndimensions = 3\nmodels = [{name='e'}]\npersonas = {}\noptions = {}\ncolour = 1", "colour"),
     ],
 )

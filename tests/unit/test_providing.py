@@ -282,7 +282,7 @@ async def test_what_is_claimed_and_not_so_goes_again_and_the_next_is_asked_about
         await client.answer("m1", "yes")
     assert SEER_TOO in (await question_about(kernel, "m1", SEER_TOO))
     assert change(kernel)["state"] == "refused"
-    assert "is none that sees images" in change(kernel)["reason"]
+    assert "is not a model that sees images" in change(kernel)["reason"]
     assert made_for(server) == set()
     result = await answered(kernel, "m1")
     assert (result["provided"]["model"], result["provided"]["change"]) == (SEER_TOO, 2)
@@ -416,7 +416,7 @@ async def test_its_user_takes_it_back_while_it_is_tried(start: Start, server: Sc
                 await asyncio.sleep(0.01)
         server.release()
         assert SEER in (await undoing)["models"]
-    assert "was taken back (change 1)" in (await failed(kernel, "m1"))["message"]
+    assert "change 1 was taken back" in (await failed(kernel, "m1"))["message"]
     assert made_for(server) == set()
 
 
@@ -554,7 +554,7 @@ async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attem
         raise raised
 
     assert kernel.providing is not None
-    kernel.providing._had = had  # type: ignore[method-assign]
+    kernel.providing._choice_for = had  # type: ignore[method-assign]
     await submit(kernel, "m1", "vision")
     error = await failed(kernel, "m1")
     assert error["code"] == code

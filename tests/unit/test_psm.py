@@ -217,7 +217,7 @@ async def test_an_answer_that_does_not_keep_its_schema_is_revised_once_and_refus
     async with mind(tmp_path, inference) as kernel:
         end = await (await submit(kernel, "m1", "I feel stuck", schema=json.dumps(CITY))).end()
         assert end["error"]["code"] == "quality_refused"
-        assert "does not keep the schema: it is no JSON" in end["error"]["message"]
+        assert "does not keep the schema: it is not valid JSON" in end["error"]["message"]
         first, second = inference.asked_about("Notes to use")
         assert "An earlier answer was refused because it does not keep the schema" in second.user
         assert first.schema == second.schema == CITY

@@ -98,7 +98,7 @@ def test_only_who_asks_for_the_fact_is_held_to_it(brief: str, asks: bool) -> Non
     ],
 )
 def test_an_answer_that_leaves_what_was_said(answer: str, leaves: bool) -> None:
-    assert rule_answers.leaves(answer, "What is my dog called?", [KIM]) is leaves
+    assert rule_answers.departs_from(answer, "What is my dog called?", [KIM]) is leaves
 
 
 def test_what_was_cut_to_fit_is_not_quoted_in_part() -> None:

@@ -52,8 +52,8 @@ async def with_memory(kernel: Kernel) -> FakeMemory:
     return memory
 
 
-def remembering_of(kernel: Kernel, memory: FakeMemory) -> memory_writer.Remembering:
-    return memory_writer.Remembering(kernel.image, shelver=memory.shelver, stored=memory.stored, section_chars=20_000, pause_s=0)
+def remembering_of(kernel: Kernel, memory: FakeMemory) -> memory_writer.MemoryWriter:
+    return memory_writer.MemoryWriter(kernel.image, shelver=memory.shelver, stored=memory.stored, section_chars=20_000, pause_s=0)
 
 
 async def ended(kernel: Kernel, id: str, brief: str, **options: Any) -> dict[str, Any]:
@@ -87,8 +87,8 @@ async def test_what_was_answered_and_what_failed_becomes_memory_once(tmp_path: P
         assert (await ended(kernel, "m2", "Plan the wheel"))["state"] == "FAILED"
         await ended(kernel, "m3", "What did you do?", origin="system")
         work = remembering_of(kernel, memory)
-        assert await work.some()
-        assert not await work.some(), "and nothing twice"
+        assert await work.write_batch()
+        assert not await work.write_batch(), "and nothing twice"
         garden, wheel = documents(kernel)
         assert (garden["source"], garden["kind"], garden["title"], garden["mission"]) == ("mission:m1", "mission", "Plan the garden", "m1")
         assert garden["text"].startswith("Plan the garden\nwith beans\n\nTake one small step")
@@ -97,7 +97,7 @@ async def test_what_was_answered_and_what_failed_becomes_memory_once(tmp_path: P
         assert "This failed (inference_failed): it broke" in wheel["text"]
         assert [len(ids) for ids, _ in memory.seen] == [2]
     async with mind(tmp_path, FakeInference()) as kernel:
-        assert not await remembering_of(kernel, await with_memory(kernel)).some(), "nor after a restart"
+        assert not await remembering_of(kernel, await with_memory(kernel)).write_batch(), "nor after a restart"
 
 
 async def test_a_mission_that_goes_on_holds_up_none_behind_it_and_is_not_forgotten(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ async def test_a_mission_that_goes_on_holds_up_none_behind_it_and_is_not_forgott
         inference.release()
         for i in range(3):
             await ended(kernel, f"m{i}", f"Plan the day {i}")
-        while await work.some():
+        while await work.write_batch():
             pass
         assert {one["mission"] for one in documents(kernel)} == {"m0", "m1", "m2"}
         await kernel.scheduler.resume("held")
         await heard.end()
-        assert await work.some()
+        assert await work.write_batch()
         assert {one["mission"] for one in documents(kernel)} == {"held", "m0", "m1", "m2"}
 
 
@@ -129,7 +129,7 @@ async def test_many_missions_are_remembered_in_several_transactions(tmp_path: Pa
         for one in heard:
             await one.end()
         rounds = 0
-        while await work.some():
+        while await work.write_batch():
             rounds += 1
         assert rounds >= 4
         assert sorted(one["mission"] for one in documents(kernel)) == [f"m{i}" for i in range(7)]
@@ -229,7 +229,7 @@ async def test_what_was_lived_is_of_the_day_that_the_clock_on_the_wall_showed(tm
                     ledger.mission_of(root, id).finished = evening
 
             await kernel.image.system(then)
-            while await remembering_of(kernel, memory).some():
+            while await remembering_of(kernel, memory).write_batch():
                 pass
             days = kernel.image.read(lambda root: {one.source: one.day for one in library_of(root).documents.values()})
             assert datetime.date.fromordinal(days["mission:m1"]) == datetime.date(2026, 11, 23)

@@ -17,7 +17,7 @@ from batos.bridge.client import OllamaInference, connect
 from batos.bridge.inference import ChatRequest, Inference
 from batos.bridge.residency import Expected, Preloader, Residency, ResidentInference
 from batos.errors import InferenceFailed
-from batos.mind.router import Foresight
+from batos.mind.router import PersonaForecast
 from batos.testing import ScriptedOllama
 from batos.testing.models import Model, sha256
 from tests.support.daemon import note_built, provisioned
@@ -322,7 +322,7 @@ async def test_closing_gives_up_a_preload() -> None:
 
 
 def test_who_comes_next() -> None:
-    foresight = Foresight()
+    foresight = PersonaForecast()
     assert foresight.likely() == []
     for persona in ("robin", "brick") * 5:
         foresight.note(persona)

@@ -31,6 +31,9 @@ EXAMPLES = [
 ]
 
 
+ACTING = ("tool_add", "tool_test", "tool_accept", "tool_remove", "tools_resume", "tool_grant", "tool_ungrant", "effect_settle")
+
+
 class Ring:
     """A daemon's keys, and clients of each role."""
 
@@ -75,7 +78,7 @@ async def test_each_operation_is_for_those_whose_role_is_enough(ring: Ring, role
 
 
 def test_who_only_gives_missions_cannot_do_what_an_operator_does() -> None:
-    for op in ("ingest", "backup", "fork", "pack", "undo", "undo_change", "teach", "revert", "curate"):
+    for op in ("ingest", "backup", "fork", "pack", "undo", "undo_change", "teach", "revert", "curate", *ACTING):
         assert OPS[op].least_role == "operate", op
     for example in ({"op": "memory", "forget": "/n"}, {"op": "models", "ensure": True}, {"op": "experts", "scan": True}):
         assert needed(example) == "operate"
@@ -192,7 +195,7 @@ async def test_without_keys_who_is_not_the_daemons_own_user_is_bounded_too(tmp_p
 def test_a_folder_is_named_by_an_absolute_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/kim")
     assert Settings(folders="~/notes, /srv").folders == ("/home/kim/notes", "/srv")
-    with pytest.raises(ValueError, match="no absolute path"):
+    with pytest.raises(ValueError, match="not an absolute path"):
         Settings(folders="notes")
 
 

@@ -12,7 +12,7 @@ from batos.errors import UnknownPersona
 from batos.image.mission_record import MissionRecord
 from batos.mind.codex import Codex, load_codex
 from batos.mind.incarnation import Exemplars
-from batos.mind.router import Alike, Route, Router, Texts
+from batos.mind.router import ExemplarSimilarity, Route, Router, Texts
 
 ROUTER = Router(load_codex())
 NAMES = ("robin", "brick", "babs", "alfred")
@@ -24,9 +24,9 @@ class Alikes:
     def __init__(self, **means: float) -> None:
         self.means, self.asked = means, list[str]()
 
-    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, ExemplarSimilarity] | None:
         self.asked.append(text)
-        return {name: Alike(mean, exemplars[name][0], mean) for name, mean in self.means.items()} or None
+        return {name: ExemplarSimilarity(mean, exemplars[name][0], mean) for name, mean in self.means.items()} or None
 
 
 def route(router: Router, brief: str, *, persona: str | None = None, origin: str = "client") -> Route:
@@ -66,7 +66,7 @@ def test_the_reason_names_the_signs_the_strongest_first() -> None:
 def test_a_brief_that_speaks_for_nobody_goes_to_the_fallback_with_a_reason(brief: str) -> None:
     found = route(ROUTER, brief)
     assert (found.persona, found.by) == ("brick", "fallback")
-    assert "nothing in the brief" in found.why
+    assert "the brief fits no other" in found.why
     assert {score["score"] for score in found.scores.values()} == {0}
 
 

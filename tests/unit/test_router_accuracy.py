@@ -12,7 +12,7 @@ from batos.image.mission_record import MissionRecord
 from batos.memory.embedders import normalised
 from batos.mind.codex import load_codex
 from batos.mind.router import Router
-from bench.router import Remembering, briefs, likeness_of, measure
+from bench.router import MemoryWriter, briefs, likeness_of, measure
 
 HELD_OUT = [brief for brief in briefs() if brief.held_out]
 FLOOR, RULES_FLOOR = 0.90, 0.75
@@ -39,7 +39,7 @@ async def test_by_rules_alone_on_the_held_out_half() -> None:
 async def test_with_the_real_embedder_on_the_held_out_half(tmp_path: Path, ollama_host: str) -> None:
     image = await LivingImage.open(f"file://{tmp_path}/image.fs")
     inference = OllamaInference(ollama_host)
-    likeness = likeness_of(image, Remembering(inference), load_profile("embedded").embedder)
+    likeness = likeness_of(image, MemoryWriter(inference), load_profile("embedded").embedder)
     codex = load_codex()
     router = Router(codex, likeness=likeness)
     try:

@@ -439,7 +439,7 @@ async def test_an_answer_that_is_none_is_revised_once_then_refused_or_replaced(t
 
 @pytest.mark.parametrize(
     ("behaviour", "code", "words"),
-    [(break_down, "internal", "ZeroDivisionError: a fault in a behaviour"), (jump_ahead, "failed", "none of its successors")],
+    [(break_down, "internal", "ZeroDivisionError: a fault in a behaviour"), (jump_ahead, "failed", "not one of its successors")],
 )
 async def test_a_faulty_behaviour_fails_its_mission_and_nothing_else(
     tmp_path: Path, behaviour: Callable[..., Any], code: str, words: str
@@ -889,7 +889,7 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         async with asyncio.timeout(WAIT_S):
             await disk.refused.wait()
         assert record(kernel, "m1").state == "ACCEPTED"
-        with pytest.raises(ImageError, match=r"nothing can be recorded of mission 'm1' now: its disk was full; .* within 0\.05 s"):
+        with pytest.raises(ImageError, match=r"mission 'm1' cannot be recorded now: its disk was full; .* within 0\.05 s"):
             await kernel.scheduler.cancel("m1")  # another commit went well meanwhile
         inference.fail_when = lambda request: None
         disk.room = True
@@ -933,7 +933,7 @@ async def test_a_mission_that_cannot_begin_for_a_full_disk_can_be_cancelled(tmp_
         assert (await first.end())["error"]["code"] == "cancelled"
         async with asyncio.timeout(WAIT_S):
             await disk.refused.wait()
-        with pytest.raises(ImageError, match="recorded of mission 'm2'"):
+        with pytest.raises(ImageError, match="mission 'm2' cannot be recorded"):
             await kernel.scheduler.cancel("m2")
         disk.room = True
         assert (await second.end())["error"]["code"] == "cancelled"
@@ -980,7 +980,7 @@ async def test_a_disk_that_is_broken_and_not_full_is_the_end(tmp_path: Path, num
         FullDisk(kernel, ledger.fail, number=number)
         await submit(kernel, "m1")
         async with asyncio.timeout(WAIT_S):
-            with pytest.raises(ImageFailed, match=f"recorded of mission 'm1'.*{os.strerror(number)}"):
+            with pytest.raises(ImageFailed, match=f"mission 'm1' cannot be recorded.*{os.strerror(number)}"):
                 await kernel.ended()
         assert record(kernel, "m1").state == "ACCEPTED"
     inference.fail_when = lambda request: None

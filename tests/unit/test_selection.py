@@ -49,7 +49,7 @@ def test_needs_in_words() -> None:
     assert Needs(vision=True, tools=True, context=2048).told() == "sees images, can use tools and reads 2,048 tokens at once"
     assert Needs(thinking=True).told() == "thinks before it answers"
     for wrong in ("hearing", "context:0", "context:k", "context:32m", ""):
-        with pytest.raises(InvalidInput, match="is no need; there are: vision, tools, thinking"):
+        with pytest.raises(InvalidInput, match="is not a valid need; there are: vision, tools, thinking"):
             Needs.parse([wrong])
     assert Needs.parse(["context:16384k"]).context == 2**24
     with pytest.raises(InvalidInput, match="at most 16777216"):

@@ -144,7 +144,7 @@ def test_where_no_systemd_runs_the_unit_is_written_and_it_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert main(["service", "install", "--user"]) == 0
-    assert "no systemctl" in capsys.readouterr().out
+    assert "systemctl is not installed" in capsys.readouterr().out
     assert main(["service", "status", "--user", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["active"] == "unknown"
 

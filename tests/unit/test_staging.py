@@ -76,8 +76,8 @@ def test_a_readme_hidden_files_and_an_empty_folder(tmp_path: Path) -> None:
             'persona = "babs"\nrole = "singer"\nname = "x"\nversion = 1\nbase = "b"\n',
             "line 2, key role: Input should be 'voice' or 'methods'",
         ),
-        ('persona = "babs\n', "no valid TOML.*line 1"),
-        (f"version = {'9' * 5000}\n", "no valid TOML.*5000 digits"),
+        ('persona = "babs\n', "not valid TOML.*line 1"),
+        (f"version = {'9' * 5000}\n", "not valid TOML.*5000 digits"),
     ],
 )
 def test_an_expert_toml_with_a_fault_names_key_and_line(tmp_path: Path, text: str, reason: str) -> None:
@@ -89,7 +89,7 @@ def test_an_expert_toml_with_a_fault_names_key_and_line(tmp_path: Path, text: st
 
 def test_bytes_that_are_no_text_and_a_name_too_long_for_a_tag(tmp_path: Path) -> None:
     (stage(tmp_path) / "expert.toml").write_bytes(b"persona = '\xff'")
-    assert "no valid TOML" in refusal(tmp_path)
+    assert "not valid TOML" in refusal(tmp_path)
     about(tmp_path / "weaver", name="n" * 49)
     assert "key name" in refusal(tmp_path)
 
@@ -113,7 +113,7 @@ def test_bad_names_and_links(tmp_path: Path) -> None:
     assert refusal(inside) == "adapter_model.safetensors is a link; copy the file itself"
     (folder / "adapter_model.safetensors").unlink()
     os.mkfifo(folder / "adapter_model.safetensors")  # to open it would be to wait for ever
-    assert refusal(inside) == "adapter_model.safetensors is no plain file"
+    assert refusal(inside) == "adapter_model.safetensors is not a plain file"
     shutil.rmtree(folder)
     (inside / "weaver").write_text("a file")
     assert refusal(inside).startswith("no folder")

@@ -39,7 +39,7 @@ async def test_what_nobody_vouches_for_answers_once_and_says_so(tmp_path: Path) 
         for id in ("m1", "m2"):
             end = await sent(kernel, id, "add_", 2, 3)
             assert (end["state"], end["result"]["value"]) == ("COMPLETE", 5)
-            assert end["result"]["unsure"].startswith("nobody said what add_ is for")
+            assert end["result"]["unsure"].startswith("no user said what add_ is for")
             assert f"batos rate {id} +1" in end["result"]["unsure"]
             assert not holds(kernel, "add_")
         assert len(asked) == 2, "written anew"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from batos.errors import InvalidInput, ToolFailed, UnknownTool
+from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.tools import connections
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, ToolLimits
@@ -64,10 +65,10 @@ async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
 
 def toolbox(image: LivingImage, shop: Shop, tmp_path: Path, **limits: Any) -> Toolbox:
     services = ConnectorServices(secret=lambda name: "s3cret", folder=tmp_path, limits=ToolLimits(**limits))
-    return Toolbox(image, services, lambda spec, services: shop)
+    return Toolbox(image, services, ActingState("image"), lambda spec, services: shop)
 
 
-SPEC = ConnectionSpec("shop", "http", "https://shop.example", {"trust": True})
+SPEC = ConnectionSpec("shop", "http", "https://shop.example", {"seconds": 5})
 
 
 async def test_what_is_added_is_kept_with_its_tools_and_found_by_name(image: LivingImage, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_version_is_made_once_wherever_the_earlier_ones_are(tmp_path: Path) ->
     assert workspace.next_version(folder, expert) == 7
     assert workspace.next_version(folder, expert, [2, 7]) == 8, "of 7 the image knows that it was built"
     (folder / "expert.toml").write_text("version = ?")
-    with pytest.raises(InvalidInput, match=r"method-writer: expert.toml is no valid TOML: .*; mend it, or move the folder away"):
+    with pytest.raises(InvalidInput, match=r"method-writer: expert.toml is not valid TOML: .*; mend it, or move the folder away"):
         workspace.next_version(folder, expert)
 
 
@@ -85,7 +85,7 @@ def test_answers_are_proved_once(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no GGUF file"):
+    with pytest.raises(ConfigError, match="not a GGUF file"):
         base_of(Settings(data=tmp_path, profile="workstation"))
 
 
@@ -97,7 +97,7 @@ def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.Capture
 def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     workspace.check_place(tmp_path / "new" / "method-writer")
-    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set inference.staging"):
+    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is not a folder; set inference.staging"):
         workspace.check_place(tmp_path / "file" / "method-writer")
     monkeypatch.setattr("batos.training.workspace.os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match="is not ours to write; see its owner and mode"):

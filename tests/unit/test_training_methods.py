@@ -174,7 +174,7 @@ def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, pl
     weights.write_bytes(weights.read_bytes()[:-1])
     refused("it was not copied whole; move it away, or begin with --fresh")
     (staging / "method-writer" / "expert.toml").write_text("version = ?")
-    refused("expert.toml is no valid TOML: .*; mend it, or move the folder away")
+    refused("expert.toml is not valid TOML: .*; mend it, or move the folder away")
     assert (lines, played) == ([], [])
 
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_gone_on_with_is_said_at_once(tmp_path: Path, plans: list
         methods.train_methods(Settings(data=tmp_path / "data"), PLAN, tmp_path / "staging", resume=True, tell=lines.append)
     assert (lines, plans) == ([], []), "nothing was proved for it"
     assert main(["train", "methods", "--fresh", "--resume", "--data", str(tmp_path)]) == 2
-    assert "give one of them" in " ".join(capsys.readouterr().err.split())
+    assert "give only one" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.filterwarnings("ignore")

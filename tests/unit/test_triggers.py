@@ -14,7 +14,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.autotelic import schema, telemetry, triggers
 from batos.autotelic.telemetry import MethodUse, Tallies
-from batos.autotelic.trigger_missions import Alarms, Spans
+from batos.autotelic.trigger_missions import Spans, TriggerMonitor
 from batos.autotelic.triggers import Entropy, Measurement, Seen, TriggerLimits
 from batos.errors import Busy, InferenceFailed
 from batos.image import ledger
@@ -153,13 +153,13 @@ def test_what_is_too_little_to_say_anything() -> None:
 
 
 class World:
-    """Alarms on a real image, with buckets and a clock of the test's own."""
+    """TriggerMonitor on a real image, with buckets and a clock of the test's own."""
 
     def __init__(self, image: LivingImage) -> None:
         self.image, self.now, self.busy = image, NOW, False
         self.failures: dict[str, int] = {}
         self.briefs: dict[str, str] = {}
-        self.alarms = Alarms(
+        self.alarms = TriggerMonitor(
             image, LIMITS, Spans(3600, 86400, 64), submit=self.submit, since=self.since, entropy=lambda: NO_ENTROPY, now=lambda: self.now
         )
 
@@ -178,7 +178,7 @@ class World:
         await self.image.system(ledger.fail, id, {"code": "internal", "message": "x"}, {}, True)
 
     async def look(self) -> str | None:
-        fired = await self.alarms.look()
+        fired = await self.alarms.check()
         return None if fired is None else fired.key
 
 
@@ -267,7 +267,7 @@ async def looked(kernel: Kernel) -> list[str]:
             task.cancel()
     await kernel.loop.tick()
     await written(kernel)
-    await kernel.loop.alarms.look()
+    await kernel.loop.alarms.check()
     await kernel.scheduler.quiet()
     briefs = kernel.image.read(lambda root: [m.brief for m in ledger.newest_first(root) if m.origin == "system"])
     return briefs[::-1]  # type: ignore[no-any-return]

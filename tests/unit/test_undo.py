@@ -86,7 +86,7 @@ async def test_a_cascade_undoes_the_lot_in_one_transaction(at: House) -> None:
     assert len(after) == len(before) + 1
     for id in ("m1", "m2", "m3"):
         assert at.image.read(lambda root, id=id: ledger.describe(ledger.mission_of(root, id))).undone["with"] == "m1"
-    with pytest.raises(UndoConflict, match="do again first"):
+    with pytest.raises(UndoConflict, match="first redo"):
         await at.undo("m3", redo=True)
     for id in ("m1", "m2", "m3"):
         await at.undo(id, redo=True)

@@ -191,7 +191,7 @@ async def test_a_mission_that_is_undone_while_it_becomes_memory_does_not(tmp_pat
         for id in ("m1", "m2"):
             await (await submit(memory.kernel, id, f"Where is the marzipan of {id}?")).end()
         shelver = memory.recollection.shelver
-        work = memory_writer.Remembering(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
+        work = memory_writer.MemoryWriter(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
         until, still_open, found = memory.image.read(memory_writer.missions_to_remember)
         prepared = work._prepared(found)
         await memory.undo("m1")
@@ -200,7 +200,7 @@ async def test_a_mission_that_is_undone_while_it_becomes_memory_does_not(tmp_pat
 
         async def remembered_first(tm: Any) -> None:
             memory.image.committer.commit = commit  # type: ignore[method-assign]
-            assert await work.some()
+            assert await work.write_batch()
             await commit(tm)
 
         memory.image.committer.commit = remembered_first  # type: ignore[method-assign]

@@ -442,7 +442,7 @@ async def test_a_restore_overwrites_nothing(image: LivingImage, kept: Upkeep, tm
     with pytest.raises(ImageError, match="overwrites nothing"):
         backup.restore(tmp_path / "backups", tmp_path / "new.fs")
     assert (tmp_path / taken).read_text() == "mine"
-    with pytest.raises(ImageError, match="no folder"):
+    with pytest.raises(ImageError, match="does not exist"):
         backup.restore(tmp_path / "nowhere", tmp_path / "other.fs")
 
 

@@ -127,7 +127,7 @@ async def test_only_a_folder_can_be_watched(tmp_path: Path, notes: Path) -> None
         for path, why in (
             (notes / "garden.md", "no folder, but a file"),
             (tmp_path / "nothing", "not there"),
-            (Path("notes"), "no absolute"),
+            (Path("notes"), "not an absolute"),
         ):
             with pytest.raises(Unreadable, match=why):
                 await held.read(follow=[path])

@@ -18,7 +18,8 @@ from batos.tools.web import WebConnector
 from tests.support.documents import pdf
 
 PAGE = """<html><head><title>Caf\u00e9 Tea</title><script>steal()</script></head><body><nav><a href="/home">Home</a></nav>
-<main><h1>Green</h1><p>Steep it for two minutes, \u00e9t\u00e9.</p><p>See <a href="more?x=1#top">more of it</a>, <a href="javascript:alert(1)">no</a>.</p></main>
+<main><h1>Green</h1><p>Steep it for two minutes, \u00e9t\u00e9.</p>
+<p>See <a href="more?x=1#top">more of it</a>, <a href="javascript:alert(1)">no</a>.</p></main>
 </body></html>"""
 
 

@@ -187,7 +187,7 @@ def test_a_local_socket_never_takes_the_place_of_what_is_none(tmp_path: Path, ki
     before = (path.lstat().st_ino, other.read_text())
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
         for attempt in (lambda: check(f"ipc://{path}"), lambda: bind(router, f"ipc://{path}")):
-            with pytest.raises(EndpointError, match="no socket; nothing is replaced"):
+            with pytest.raises(EndpointError, match="not a socket; nothing is replaced"):
                 attempt()
     assert (path.lstat().st_ino, other.read_text()) == before
 

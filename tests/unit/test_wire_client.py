@@ -193,7 +193,7 @@ async def test_what_cannot_be_sent_is_not() -> None:
         for value, told in (
             (float("nan"), "has infinity or NaN"),
             (object(), "not JSON serializable"),
-            ("\ud800", "a character that is none"),
+            ("\ud800", "an invalid character"),
         ):
             with pytest.raises(InvalidRequest, match=f"send: `args` .*{told}"):
                 await client.send("t", "s_", value)

@@ -46,6 +46,9 @@ FIELDS = {
     "curate": {"why", "found", "clusters", "chunks", "bytes", "by_model", "tokens", "took_s"},
     "memory": {"documents", "chunks", "sections", "entities", "archives", "waiting", "refused", "followed", "embedder"},
     "search": {"question", "hits", "by_vectors", "why", "took_ms"},
+    "tools": {"connections", "tied", "in_doubt"},
+    "tool_grants": {"grants"},
+    "effects": {"effects"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }
 

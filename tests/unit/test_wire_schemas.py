@@ -14,11 +14,18 @@ _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transacti
 LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
-    "curate",
+    "curate", "tools", "tools_resume", "tool_grants", "effects",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
+    "tool_add": {"name": "n", "kind": "web"},
+    "tool_test": {"name": "n"},
+    "tool_accept": {"name": "n"},
+    "tool_remove": {"name": "n"},
+    "tool_grant": {"verdict": "allow", "pattern": "n.*"},
+    "tool_ungrant": {"number": 1},
+    "effect_settle": {"key": "0123", "how": "leave"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
     "show": {"target": "t"},
@@ -108,7 +115,7 @@ def test_defaults() -> None:
 def test_wrong_requests_have_codes(message: dict[str, Any], code: str) -> None:
     error = refusal(message).error
     assert error.code == code
-    assert len(error.message) < 500
+    assert len(error.message) < 600
 
 
 @pytest.mark.parametrize("id", ["", "a b", "a\n", "\u00e9", "a" * 129, "a#b", "\x00"])
@@ -219,8 +226,8 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ({"op": "search", "since": "foo"}, "search: `since`: 'foo' is no day: write 2026-05-31"),
-        ({"op": "search", "until": "2026-02-30"}, "search: `until`: '2026-02-30' is no day: write 2026-05-31"),
+        ({"op": "search", "since": "foo"}, "search: `since`: 'foo' is not a valid day: write 2026-05-31"),
+        ({"op": "search", "until": "2026-02-30"}, "search: `until`: '2026-02-30' is not a valid day: write 2026-05-31"),
         (
             {"op": "search", "since": "2026-02-01", "until": "2026-01-01"},
             "search: nothing lies between `since` 2026-02-01 and `until` 2026-01-01: `until` is the earlier day",
@@ -239,7 +246,7 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
         ({"op": "send", "selector": "zähle_"}, f"send: `selector`: 'zähle_' has 'ä' in it; {_NAME}"),
         ({"op": "show", "at": "03f0b3"}, f"show: `at`: '03f0b3' does not fit; {_MOMENT}"),
         ({"op": "show", "at": "yesterday"}, f"show: `at`: 'yesterday' has 'y' in it; {_MOMENT}"),
-        ({"op": "ingest", "paths": ["a\0b"]}, "ingest: `paths[0]`: 'a\\x00b' has '\\x00' in it; a path has no such character"),
+        ({"op": "ingest", "paths": ["a\0b"]}, "ingest: `paths[0]`: 'a\\x00b' has '\\x00' in it; a path cannot have this character"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place_and_what_may_be_there(message: dict[str, Any], told: str) -> None:
@@ -268,3 +275,35 @@ def test_an_ingest_names_something() -> None:
         assert refused.error.message == "ingest: `paths` or `follow` names at least one file or folder"
     assert parse({"op": "ingest", "paths": ["/notes"], "watch": True}).waits
     assert not parse({"op": "ingest", "paths": ["/notes"]}).waits
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "named"),
+    [
+        ("folder", "/home/me/notes", ("/home/me/notes",)),
+        ("openapi", "/srv/shop.json", ("/srv/shop.json",)),
+        ("openapi", "https://shop.example/openapi.json", ()),
+        ("mcp", "/usr/bin/server --at 'https://a.example'", ("/usr/bin/server",)),
+        ("mcp", "https://tools.example/mcp", ()),
+        ("program", "'/opt/my tools/convert' {file}", ("/opt/my tools/convert",)),
+        ("program", "'open quote", ("'open quote",)),
+        ("http", "https://shop.example", ()),
+        ("web", "", ()),
+    ],
+)
+def test_a_connection_names_what_it_reaches_on_the_daemons_machine(kind: str, place: str, named: tuple[str, ...]) -> None:
+    assert parse({"op": "tool_add", "name": "n", "kind": kind, "place": place}).named == named
+
+
+@pytest.mark.parametrize("narrowing", [{"uses": 1}, {"bytes": 1}, {"leaks": True}, {"system": True}])
+@pytest.mark.parametrize("verdict", ["deny", "ask"])
+def test_only_an_allow_is_narrowed(verdict: str, narrowing: dict[str, Any]) -> None:
+    with pytest.raises(RefusedPayload, match="only the verdict `allow`"):
+        parse({"op": "tool_grant", "verdict": verdict, "pattern": "a.*", **narrowing})
+    parse({"op": "tool_grant", "verdict": "allow", "pattern": "a.*", **narrowing})
+
+
+@pytest.mark.parametrize("name", ["1st", "a b", "a.b", "", "x" * 41, "é"])
+def test_a_connection_has_a_plain_name(name: str) -> None:
+    with pytest.raises(RefusedPayload):
+        parse({"op": "tool_test", "name": name})

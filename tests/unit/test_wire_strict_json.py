@@ -4,19 +4,19 @@ from batos.errors import MalformedMessage
 from batos.wire import payloads
 
 REFUSED = {
-    b"": "no JSON",
-    b"{": "no JSON",
-    b"{} {}": "no JSON",
-    b"\xef\xbb\xbf{}": "no JSON",
+    b"": "not valid JSON",
+    b"{": "not valid JSON",
+    b"{} {}": "not valid JSON",
+    b"\xef\xbb\xbf{}": "not valid JSON",
     b"[]": "one JSON object",
     b'"op"': "one JSON object",
     b"null": "one JSON object",
     b'{"a": "\xff"}': "not UTF-8",
     b'{"a": "\xc0\xaf"}': "not UTF-8",  # an overlong form
     b'{"a": "\xed\xa0\x80"}': "not UTF-8",  # a surrogate in UTF-8
-    b'{"a": NaN}': "NaN is no JSON",
-    b'{"a": [Infinity]}': "Infinity is no JSON",
-    b'{"a": -Infinity}': "-Infinity is no JSON",
+    b'{"a": NaN}': "NaN is not valid JSON",
+    b'{"a": [Infinity]}': "Infinity is not valid JSON",
+    b'{"a": -Infinity}': "-Infinity is not valid JSON",
     b'{"a": 1e999}': "too large",
     b'{"a": -1e999}': "too large",
     b'{"a": 1, "a": 2}': "twice",

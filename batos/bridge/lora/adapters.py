@@ -165,7 +165,7 @@ def matrices(adapter: Adapter, base: AdapterBase) -> Iterator[tuple[int, str, np
     for (layer, name), pair in sorted(adapter.pairs.items()):
         a, b = arrays[layer, name, "a"].reshape(pair.a), arrays[layer, name, "b"].reshape(pair.b)
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            raise Unfit(f"layer {layer}, {name}: holds numbers that are none (NaN or infinite); train it again")
+            raise Unfit(f"layer {layer}, {name}: holds values that are NaN or infinite; train it again")
         if not adapter.architecture and base.architecture in PERMUTED and name in ("attn_q", "attn_k"):
             b = permuted(b, base.heads if name == "attn_q" else base.heads_kv)
         if (weight := adapter.weight(pair)) != 1.0:
@@ -231,9 +231,9 @@ def _config(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise Unfit(f"no {CONFIG} beside the weights; PEFT writes both") from None
     except (ValueError, RecursionError) as e:
-        raise Unfit(f"{CONFIG} is no JSON: {e}") from None
+        raise Unfit(f"{CONFIG} is not valid JSON: {e}") from None
     if not isinstance(config, dict):
-        raise Unfit(f"{CONFIG} is no JSON object")
+        raise Unfit(f"{CONFIG} is not a JSON object")
     return config
 
 
@@ -248,9 +248,9 @@ def _safe_header(path: Path) -> tuple[dict[str, Any], int]:
         try:
             header = json.loads(file.read(length))
         except (ValueError, RecursionError) as e:
-            raise Unfit(f"{path.name}: its header is no JSON: {e}") from None
+            raise Unfit(f"{path.name}: its header is not valid JSON: {e}") from None
     if not isinstance(header, dict):
-        raise Unfit(f"{path.name}: its header is no JSON object")
+        raise Unfit(f"{path.name}: its header is not a JSON object")
     header.pop("__metadata__", None)
     end = 0
     for name, facts in header.items():
@@ -269,7 +269,7 @@ def _checked(path: Path, name: str, facts: Any) -> int:
         if not fits or begin < 0 or end - begin != count * int(_TYPES[kind][-1]):
             raise ValueError
     except (TypeError, ValueError, KeyError):
-        raise Unfit(f"{path.name}: {name[:120]}: {str(facts)[:200]} is no matrix of F32, F16 or BF16") from None
+        raise Unfit(f"{path.name}: {name[:120]}: {str(facts)[:200]} is not a matrix of F32, F16 or BF16") from None
     return int(end)
 
 
@@ -314,7 +314,7 @@ def _read_gguf(path: Path) -> Adapter:
 def _gguf_place(name: str) -> tuple[int, str, str]:
     match = _GGUF_NAME.match(name)
     if match is None:
-        raise Unfit(f"tensor {name[:160]} is no part of a LoRA on the projections of a layer")
+        raise Unfit(f"tensor {name[:160]} is not part of a LoRA on the projections of a layer")
     return int(match[1]), match[2], match[3]
 
 

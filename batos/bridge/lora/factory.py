@@ -230,7 +230,7 @@ class LoraFactory:
             await self._changed.wait_for(lambda: self._known.get(model, {}).get("state") != model_registry.INTENDED)
         facts = self._known.get(model)
         if facts is None or facts["state"] != model_registry.BUILT:
-            reason = facts["reason"] if facts else "no such expert"
+            reason = facts["reason"] if facts else "the expert is not known"
             raise InferenceFailed(f"the expert {model} cannot speak: {reason}", cause="model_missing", retryable=True, model=model)
 
     async def heal(self, model: str) -> None:

@@ -78,7 +78,7 @@ def read_header(path: Path) -> Header:
     """
     with path.open("rb") as file:
         if file.read(4) != MAGIC:
-            raise Malformed(f"{path.name} is no GGUF file")
+            raise Malformed(f"{path.name} is not a GGUF file")
         version, tensors, pairs = struct.unpack("<IQQ", _exactly(file, 20))
         if version not in VERSIONS or tensors > _ITEMS or pairs > _ITEMS:
             raise Malformed(f"{path.name}: GGUF version {version} with {tensors} tensors and {pairs} keys cannot be read here")
@@ -107,7 +107,7 @@ def read_keys(beginning: bytes) -> dict[str, Any]:
     """
     file = io.BytesIO(beginning)
     if file.read(4) != MAGIC:
-        raise Malformed("that is no GGUF file")
+        raise Malformed("the file is not a GGUF file")
     keys: dict[str, Any] = {}
     try:
         version, tensors, pairs = struct.unpack("<IQQ", _exactly(file, 20))
@@ -179,7 +179,7 @@ def bytes_of(kind: int, elements: int) -> int:
     except (ValueError, KeyError):
         raise Malformed(f"tensors of the unknown type {kind}") from None
     if elements % block:
-        raise Malformed(f"{elements} elements are no whole blocks of {block}")
+        raise Malformed(f"{elements} elements are not a multiple of the block size {block}")
     return elements // block * size
 
 
@@ -189,7 +189,7 @@ def with_file_type(header: Header, kind: int) -> bytes:
     :raises Malformed: if it does not say so.
     """
     if FILE_TYPE not in header.places:
-        raise Malformed(f"it says nothing of its {FILE_TYPE}")
+        raise Malformed(f"it does not give its {FILE_TYPE}")
     keys = bytearray(header.keys)
     struct.pack_into("<I", keys, header.places[FILE_TYPE] - header.keys_at, kind)
     return bytes(keys)

@@ -240,7 +240,7 @@ def read_about(path: Path) -> ExpertManifest:
     except FileNotFoundError:
         raise Unfit(f"no {ABOUT}; it names persona, name, version and base") from None
     except (ValueError, RecursionError) as e:  # tomllib raises other ValueErrors, too, as for a number with too many digits
-        raise Unfit(f"{ABOUT} is no valid TOML: {e}") from None
+        raise Unfit(f"{ABOUT} is not valid TOML: {e}") from None
     if len(data) > _ABOUT_BYTES:
         raise Unfit(f"{ABOUT} has more than {_ABOUT_BYTES} bytes")
     try:
@@ -288,7 +288,7 @@ def _signature(folder: Path) -> Signature:
         facts = entry.stat(follow_symlinks=False)
         used = entry.name == ABOUT or entry.name.endswith((".safetensors", ".gguf", ".json"))
         if used and not stat.S_ISREG(facts.st_mode):
-            kind = "a link; copy the file itself" if stat.S_ISLNK(facts.st_mode) else "no plain file"
+            kind = "a link; copy the file itself" if stat.S_ISLNK(facts.st_mode) else "not a plain file"
             raise Unfit(f"{entry.name} is {kind}")
         if used:
             found.append((entry.name, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))

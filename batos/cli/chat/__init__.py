@@ -40,7 +40,7 @@ def chat(
 ) -> None:
     """Talk with the daemon: each turn is a mission that follows the last one. Out of a pipe each line is one; exit code 1 if any FAILED."""
     if last and context is not None:
-        raise typer.BadParameter("--last and --context both say where to go on; give one of them")
+        raise typer.BadParameter("--last and --context exclude each other; give only one")
     address = endpoint(connect)
     check_reachable(address)
     code = run_async(_chatted(address, persona, context, last, may_ask, Output(as_json)))

@@ -22,7 +22,7 @@ _ADVICE = {
     "quality_refused": "say it in other words, or let another think: /persona",
     "budget_spent": "ask for less at a time",
     "model_blind": "once a model that sees thinks, give the image and the brief again",
-    "cancelled": "somebody took it back",
+    "cancelled": "it was taken back",
     "image": "look at the disk of the daemon",
 }
 """Advice for a mission that FAILED, by error code."""

@@ -263,7 +263,7 @@ class ChatSession:
         if context is not None:
             await self._turn(self._dialogue.join(context), raises=True)
         elif last and not await self._turn(self._dialogue.find(), raises=True):
-            self._screen.told("there is no conversation yet to go on with; a new one begins")
+            self._screen.told("no earlier conversation exists to continue; a new one begins")
 
     async def _take(self, line: str) -> None:
         if self._commands.means(line):

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
-from batos.guardian.rules.store import ID as STORE
-from batos.guardian.rules.store import OTHERS
+from batos.guardian.rules.covenant import OTHERS
+from batos.guardian.rules.covenant import STORE_ID as STORE
 from batos.guardian.subject import AuditSubject
 
 SELF = 1

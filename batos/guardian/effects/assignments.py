@@ -8,8 +8,8 @@ from batos.guardian.allowlist import COPIES, MUTATORS, SCALARS
 from batos.guardian.effects.abstract_state import FOREIGN, SELF
 from batos.guardian.effects.calls import Calls
 from batos.guardian.rules import covenant
-from batos.guardian.rules.store import ID as STORE
-from batos.guardian.rules.store import OTHERS
+from batos.guardian.rules.covenant import OTHERS
+from batos.guardian.rules.covenant import STORE_ID as STORE
 from batos.guardian.subject import is_covenant, is_flag
 
 _IN_PLACE = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)

@@ -20,6 +20,7 @@ from batos.guardian.allowlist import (
 )
 from batos.guardian.effects.abstract_state import SELF, Activation, Function, all_parameters, joined
 from batos.guardian.effects.expressions import Expressions
+from batos.guardian.subject import tool_of
 
 
 @dataclass(slots=True)
@@ -89,6 +90,9 @@ class Calls(Expressions):
         arguments = self._arguments(node)
         self.may_raise()
         self._passed(arguments, receiver)
+        if tool_of(function) is not None:  # a send, also where the tool is called `append` or `update`
+            self.subject.sends.add(name)
+            return self.heap.unknown(node)
         if not receiver:  # a literal, a builtin type or a function: `", ".join`, `dict.fromkeys`, `chain.from_iterable`
             return self._groups(node, arguments)
         found = 0

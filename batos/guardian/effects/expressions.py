@@ -7,8 +7,8 @@ from collections.abc import Hashable
 
 from batos.guardian.allowlist import MUTATORS
 from batos.guardian.effects.abstract_state import FOREIGN, SELF, AnalysisBase, Function
-from batos.guardian.rules.store import ID as STORE
-from batos.guardian.rules.store import OTHERS
+from batos.guardian.rules.covenant import OTHERS
+from batos.guardian.rules.covenant import STORE_ID as STORE
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 

@@ -41,7 +41,7 @@ RULE = Rule(
     ID,
     asks="Every name that is read is a parameter, a local name, an import, or a builtin of the list; `getattr` and `super` are only "
     "called.",
-    why="eval, exec, setattr, globals and their like get round every other rule; a name that nobody defined fails when it is too late.",
+    why="eval, exec, setattr, globals and their like get round every other rule; an undefined name would fail only at run time.",
     accepted="def top(self, values):\n    return sorted(values, reverse=True)[:3]",
     refused="def top(self, text):\n    return eval(text)",
     nodes={ast.Name: check_store},

@@ -40,7 +40,7 @@ def is_selector(name: str) -> bool:
 def _check_name(subject: AuditSubject, method: FunctionNode) -> None:
     selector = subject.selector
     if not is_selector(selector):
-        subject.refuse(ID, 0, f"{selector!r} is no selector", A_SELECTOR)
+        subject.refuse(ID, 0, f"{selector!r} is not a valid selector", A_SELECTOR)
     elif method.name != selector:
         subject.refuse(ID, method, f"the function is called {method.name!r}", f"Call it {selector!r}: `def {selector}(self, ...)`.")
 

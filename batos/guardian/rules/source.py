@@ -70,7 +70,7 @@ def _report(subject: AuditSubject, error: BaseException) -> None:
 SYNTAX_RULE = Rule(
     SYNTAX_ID,
     asks="A source parses and compiles as Python.",
-    why="Nothing can be said about text that is no program.",
+    why="Only a text that parses as a program can be checked.",
     accepted="def one(self):\n    return 1",
     refused="def one(self):\n    return (1",
 )

@@ -37,7 +37,7 @@ def check_await(subject: AuditSubject, node: ast.Await) -> None:
     """`await self.selector(...)`."""
     if not (isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute)):
         subject.refuse(
-            ID, node, "await of something that is no send", "Await only sends, as in await self.think(text), or leave await out."
+            ID, node, "await is used on something other than a send", "Await only sends, as in await self.think(text), or leave await out."
         )
 
 

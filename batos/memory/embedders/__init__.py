@@ -129,5 +129,5 @@ def unit_rows(rows: Sequence[Sequence[float]] | Any, texts: int, who: str) -> An
         raise EmbedderFailed(f"{who} answered {texts} texts with vectors of shape {matrix.shape}")
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
-        raise EmbedderFailed(f"{who} answered with what is no vector: its length is {lengths.min()} to {lengths.max()}")
+        raise EmbedderFailed(f"{who} answered with invalid vectors: their length is {lengths.min()} to {lengths.max()}")
     return matrix / lengths

@@ -112,7 +112,7 @@ def _decoded(data: bytes, declared: str) -> Decoded:
         return wide
     middle = len(data) // 2
     if any(map(_is_junk, (head, data[middle : middle + _HEAD], data[-_HEAD:]))):
-        raise Unreadable("it is no text but binary data; only text, documents, pages and code are read")
+        raise Unreadable("it is binary data and not text; only text, documents, pages and code are read")
     declared = declared or _declared(data[:_DECLARED_HEAD])
     if declared.startswith(("iso2022", "hz", "utf-7")) and (found := _strictly(data, declared)) is not None:
         return Decoded(found)  # other readers see plain ASCII
@@ -136,15 +136,15 @@ def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
     text = data.decode("utf-8", "replace")
     bad = text.count("\ufffd")
     if len(_MULTIBYTE.findall(text)) >= _WHOLE * bad:
-        return Decoded(text, (f"{bad} bytes in it are no UTF-8: each stands as \ufffd in its text",))
+        return Decoded(text, (f"{bad} bytes in it are not valid UTF-8: each shows as \ufffd in its text",))
     if declared and not declared.startswith("utf"):
         text = data.decode(declared, "replace")
-        return Decoded(text, (f"it declares {declared}, of which {text.count(chr(0xFFFD))} bytes are none: each stands as \ufffd",))
+        return Decoded(text, (f"it declares {declared}, of which {text.count(chr(0xFFFD))} bytes are not valid: each shows as \ufffd",))
     name = _guess(data)
     text = data.decode(name, "replace")
     bad = text.count("\ufffd")
-    lost = f", {bad} bytes of which are none" if bad else ""
-    return Decoded(text, (f"it says nowhere how it is encoded, and is no UTF-8: read as {name}, by guess{lost}",))
+    lost = f", in which {bad} bytes are not valid" if bad else ""
+    return Decoded(text, (f"it does not declare its encoding, and is not valid UTF-8: read as {name}, by guess{lost}",))
 
 
 def _declared(head: bytes) -> str:
@@ -171,7 +171,7 @@ def _by(data: bytes, name: str) -> Decoded:
         bad = text.count("\ufffd")
         if bad * 10 > len(text):
             raise Unreadable(f"it begins as {name} but is not: {e.reason} at byte {e.start}") from None
-        return Decoded(text, (f"{bad} characters in it are no {name}: each stands as \ufffd in its text",))
+        return Decoded(text, (f"{bad} characters in it are not valid in {name}: each shows as \ufffd in its text",))
 
 
 # --- UTF-16 without a mark

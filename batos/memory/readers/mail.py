@@ -39,7 +39,7 @@ def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) 
         parts += _parts(message, subject, when, other, deep, told)
         title, day = title or subject, day or when
     if not parts:
-        raise Unreadable("there is no text in it")
+        raise Unreadable("it has no text")
     return Draft(_KIND, path.stem if len(parts) > 1 and data.startswith(b"From ") else title or path.stem, parts, day=day, told=tuple(told))
 
 

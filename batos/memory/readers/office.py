@@ -349,7 +349,7 @@ def _json(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise Unreadable(f"it is no JSON ({e}); is the file whole?") from None
+        raise Unreadable(f"it is not valid JSON ({e}); see whether the file is complete") from None
     return found if isinstance(found, dict) else {}
 
 
@@ -401,7 +401,7 @@ def _opml(path: pathlib.PurePath, text: str) -> Draft:
     try:
         tree = ElementTree.fromstring(text.encode())  # noqa: S314  expat bounds what entities grow to, and this is a child with limits
     except ElementTree.ParseError as e:
-        raise Unreadable(f"it is no XML ({e}); is the file whole?") from None
+        raise Unreadable(f"it is not valid XML ({e}); see whether the file is complete") from None
     lines = []
     stack = [(one, 0) for one in reversed(tree)]
     title = " ".join((tree.findtext("head/title") or "").split())
@@ -438,7 +438,7 @@ def _entries(path: pathlib.PurePath, text: str) -> Draft:
             outline.parts.append(DraftPart("\n".join(lines) + "\n", " ".join(words.split())[:200], drafts.day_in(when)))
             day, many = drafts.day_in(when), many + 1
     if not outline.parts:
-        raise Unreadable("there is no event, task or address in it")
+        raise Unreadable("it has no event, task or address")
     return Draft(_KIND, path.stem, outline.parts, day=day if many == 1 else 0)
 
 

@@ -59,7 +59,7 @@ def _draft(path: pathlib.PurePath, data: bytes) -> Draft:
             bare.append(number)
         parts.append(DraftPart(text + "".join(_beside(page)), f"page {number}"))
     if not any(part.text.strip() for part in parts):
-        raise Unreadable("there is no text in this PDF, only pictures of pages; run it through OCR first, for example `ocrmypdf`")
+        raise Unreadable("this PDF has no text, only pictures of pages; run it through OCR first, for example `ocrmypdf`")
     about = pdf.metadata
     title, when = (about.title if about else None), (about.creation_date_raw if about else None)
     named = " ".join(str(title or "").replace("\x00", "").strip("() ").split())

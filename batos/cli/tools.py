@@ -1,0 +1,193 @@
+"""The verb `tools`: the connections through which missions act outside, and their tools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.client import ask, grouped
+from batos.cli.output import Output, one_line
+from batos.cli.tool_places import ConnectionOptions, PlaceOptions, place_of
+from batos.config import nearest
+from batos.errors import MissionFailed, from_wire
+from batos.wire import Client
+
+Reply = dict[str, Any]
+ACTIONS = ("add", "show", "call", "test", "accept", "remove", "resume")
+_NO_PLACE, _NO_OPTIONS = PlaceOptions(), ConnectionOptions()
+
+
+@app.command()
+@grouped
+def tools(
+    action: Annotated[
+        str | None, typer.Argument(metavar="[" + "|".join(ACTIONS) + "]", help="What to do; without it, the connections are listed.")
+    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A connection; of show and call CONNECTION.TOOL.")] = None,
+    arguments: Annotated[str | None, typer.Argument(metavar="[JSON]", help="Arguments of the call; - reads them from the input.")] = None,
+    places: PlaceOptions = _NO_PLACE,
+    options: ConnectionOptions = _NO_OPTIONS,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List connections, add one, show or call its tools, test whether they changed, accept that, or remove it; or let a copied image act
+    again (resume)."""
+    output = Output(as_json)
+    _check(action, name, arguments)
+    if action != "add" and (places, options) != (_NO_PLACE, _NO_OPTIONS):
+        raise typer.BadParameter("only `tools add NAME` takes a place and its options")
+    if action == "call":
+        _call(str(name), arguments, endpoint(connect), output)
+        return
+    reply = _asked(action, name, places, options, endpoint(connect))
+    if as_json:
+        output.document(reply)
+    elif action in ("show", "add", "test", "accept"):
+        _page(reply["connections"][0], output, added=action == "add", whole=action == "show")
+    else:
+        _list(reply, output)
+    if not as_json and reply["tied"]:
+        output.note(f"nothing may act now: {reply['tied']}", "yellow")
+
+
+def _check(action: str | None, name: str | None, arguments: str | None) -> None:
+    if action is not None and action not in ACTIONS:
+        raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+    if action in (None, "resume") and name is not None:
+        raise typer.BadParameter(f"`tools resume` takes no NAME, got {name!r}")
+    if action not in (None, "resume") and name is None:
+        raise typer.BadParameter(f"`tools {action}` takes a NAME; `batos tools` lists them")
+    if action != "call" and arguments is not None:
+        raise typer.BadParameter(f"only `tools call` takes arguments, got {arguments!r}")
+
+
+def _asked(action: str | None, name: str | None, places: PlaceOptions, options: ConnectionOptions, address: str) -> Reply:
+    """Ask the daemon; return its reply of type `tools`."""
+    if action is None or name is None:
+        return ask(address, lambda client: client.tools() if action is None else client.tools_resume())
+    if action == "add":
+        kind, place, more = place_of(places, options)
+        return ask(address, lambda client: client.tool_add(name, kind, place, more))
+    if action == "show":
+        return ask(address, lambda client: client.tools(name))
+    if action == "test":
+        return ask(address, lambda client: client.tool_test(name))
+    return ask(address, lambda client: client.tool_accept(name) if action == "accept" else client.tool_remove(name))
+
+
+def _call(name: str, given: str | None, address: str, output: Output) -> None:
+    """Call a tool by hand: a mission of its own, whose user allows the call by making it."""
+    connection, _, tool = name.partition(".")
+    if not tool:
+        raise typer.BadParameter(f"{name!r} names no tool; write CONNECTION.TOOL")
+    arguments = _arguments(given)
+
+    async def called(client: Client) -> Reply:
+        accepted = await client.send_message(f"tools.{connection}", "call_", [tool, arguments], may_ask=True)
+        last: Reply = {}
+        async for event in client.watch(accepted.id):
+            last = event
+            if event.get("type") == "needs_input" or event.get("question"):
+                break
+        return {**last, "id": accepted.id}
+
+    found = ask(address, called)
+    if found.get("question"):
+        _asks(found, output)
+        return
+    if found.get("state") != "COMPLETE":
+        error = from_wire(found["error"])
+        raise MissionFailed(error.message, **{**error.context, "code": found["error"]["code"]})
+    if output.as_json:
+        output.document(found)
+        return
+    result = found["result"]
+    value = result.get("value", result.get("text"))
+    output.say(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+    output.note(f"mission {found['id']}: `batos effects {found['id']}` shows what it did", "dim")
+
+
+def _asks(found: Reply, output: Output) -> None:
+    question = found["question"]
+    text = question["question"] if isinstance(question, dict) else question
+    if output.as_json:
+        output.document({"type": "needs_input", "id": found["id"], "state": "NEEDS_INPUT", "question": text})
+        return
+    output.say(text)
+    output.note(f"the call waits for your answer: batos answer {found['id']} ANSWER", "yellow")
+
+
+def _arguments(given: str | None) -> Reply:
+    text = sys.stdin.read() if given == "-" else given
+    try:
+        parsed = {} if text is None or not text.strip() else json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise typer.BadParameter(
+            f'the arguments {one_line(text, 60)!r} are not JSON ({e}); write an object: \'{{"path": "a.txt"}}\''
+        ) from None
+    if not isinstance(parsed, dict):
+        raise typer.BadParameter(f"the arguments are a JSON object, not {one_line(text, 60)}")
+    return parsed
+
+
+# --- output
+
+
+def _list(reply: Reply, output: Output) -> None:
+    if not reply["connections"]:
+        output.note("no connections; `batos tools add NAME` makes one, such as: batos tools add notes --folder ~/notes:rw", "dim")
+        return
+    rows = ((one["name"], one["kind"], one["place"], str(len(one["tools"])), _state(one), _verdicts(one)) for one in reply["connections"])
+    output.rows(("name", "kind", "place", "tools", "state", "grants"), rows, {"changed": "yellow", "lacks a secret": "yellow"})
+    if reply["in_doubt"]:
+        output.note(f"{reply['in_doubt']} effects have not ended; `batos effects --doubt` shows them", "yellow")
+
+
+def _state(one: Reply) -> str:
+    if one["missing"]:
+        return f"lacks the secret {', '.join(one['missing'])}"
+    return "changed" if one["suspended"] else "in use" if one["open"] else "ready"
+
+
+def _verdicts(one: Reply) -> str:
+    """Return what grants say of the tools: `3 allow, 1 ask`."""
+    counts: dict[str, int] = {}
+    for tool in one["tools"]:
+        counts[tool["verdict"]] = counts.get(tool["verdict"], 0) + 1
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "no tools"
+
+
+def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
+    if added:
+        output.say(f"{one['name']} is added, with {len(one['tools'])} tools", "bold")
+    facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), ("state", _state(one))]
+    options = one.get("options") or {}
+    output.pairs([*facts, *([("options", json.dumps(options, ensure_ascii=False))] if options else [])])
+    if one.get("changes"):
+        output.say("\nwhat changed since it was accepted", "bold")
+        output.say(one["changes"])
+        output.note(f"accepted with: batos tools accept {one['name']}", "yellow")
+    if whole and len(one["tools"]) == 1:
+        _tool(one["tools"][0], output)
+        return
+    output.say()
+    output.rows(("tool", "class", "grants", ""), ((tool["name"], tool["class"], tool["verdict"], tool["line"]) for tool in one["tools"]))
+    if one["missing"]:
+        output.note(f"set what it lacks: batos secrets set {one['missing'][0]}", "yellow")
+    if added and any(tool["class"] != "reads" for tool in one["tools"]):
+        output.note(f"what acts asks first; `batos allow {one['name']}.TOOL` lets it", "dim")
+
+
+def _tool(tool: Reply, output: Output) -> None:
+    output.say(f"\n{tool['name']}", "bold")
+    if tool["description"]:
+        output.say(tool["description"])
+    marks = [name for name in ("untrusted", "private", "outward") if tool.get(name)]
+    named = [(name, tool[name]) for name in ("look", "undo") if tool.get(name)]
+    output.pairs([("class", tool["class"]), ("grants", tool["verdict"]), ("marks", ", ".join(marks)), *named])
+    output.say("\nparameters", "bold")
+    output.say(json.dumps(tool["parameters"], indent=2, ensure_ascii=False))

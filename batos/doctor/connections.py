@@ -1,0 +1,80 @@
+"""Checks of connections: whether each can be reached, has its secrets, and offers what its user accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from batos.config import Settings
+from batos.doctor.installation import Check
+from batos.errors import BatosError
+
+_REACH_S = 3.0  # seconds for a connection of TCP
+_PORTS = {"http": 80, "https": 443}
+
+
+async def connections(settings: Settings, endpoint: str) -> list[Check]:
+    """Check the connections of a running daemon. Nothing is called, and nothing started.
+
+    :param endpoint: where it answers.
+    """
+    from batos.wire import Client, ClientKeys
+
+    try:
+        async with Client(endpoint, keys=ClientKeys.of(settings)) as client:
+            told = await client.tools()
+    except BatosError as e:
+        return [Check("tools", "warn", f"the daemon did not tell of its connections: {e.message}", "ask it with `batos tools`")]
+    found = list(await asyncio.gather(*(_connection(one) for one in told["connections"])))
+    if told["tied"]:
+        found.append(Check("tools", "warn", f"nothing may act: {told['tied']}", "look at `batos effects`, then `batos tools resume`"))
+    if told["in_doubt"]:
+        found.append(Check("tools", "warn", f"{told['in_doubt']} effects have not ended", "`batos effects --doubt` shows them"))
+    return found
+
+
+async def _connection(one: dict[str, Any]) -> Check:
+    name, place = one["name"], one["place"]
+    if one["missing"]:
+        return Check("tools", "warn", f"{name} lacks the secret {one['missing'][0]}", f"batos secrets set {one['missing'][0]}")
+    if why := await unreachable(one["kind"], place):
+        return Check("tools", "warn", f"{name} cannot be reached: {why}", f"`batos tools test {name}` asks it again")
+    if one["suspended"]:
+        changed = ", ".join(one["suspended"][:5])
+        return Check("tools", "warn", f"{name} has changed tools, which are suspended: {changed}", f"look: batos tools test {name}")
+    return Check("tools", "ok", f"{name}: {one['kind']}{f' {place}' if place else ''}, {len(one['tools'])} tools")
+
+
+async def unreachable(kind: str, place: str) -> str:
+    """Return why a place of a kind of connection cannot be reached; empty if it can, or that cannot be told."""
+    if not place:
+        return ""
+    if place.startswith(("http://", "https://")):
+        return await _no_server(place)
+    if kind == "folder":
+        return "" if os.access(place, os.R_OK | os.X_OK) and Path(place).is_dir() else f"{place} is no folder that can be read"
+    if kind == "openapi":
+        return "" if os.access(place, os.R_OK) else f"{place} is no file that can be read"
+    try:
+        program = shlex.split(place)[0]
+    except (ValueError, IndexError):
+        return f"{place!r} is not a command"
+    return "" if os.access(program, os.X_OK) and Path(program).is_file() else f"{program} is no program that can be run"
+
+
+async def _no_server(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        async with asyncio.timeout(_REACH_S):
+            _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+    except TimeoutError:
+        return f"{parts.netloc} did not answer within {_REACH_S:g} s"
+    except (OSError, ValueError) as e:
+        return f"{url}: {getattr(e, 'strerror', None) or e}"
+    return ""

@@ -1,0 +1,197 @@
+"""The verbs of tools: what each asks the daemon, and what it refuses before that."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.cli import main
+from tests.support.cli import Script, batos
+
+TOOL = {"name": "post", "class": "acts", "verdict": "ask", "line": "post(path): Sends."}
+SHOP: dict[str, Any] = {
+    "name": "shop", "kind": "http", "place": "https://shop.example", "suspended": [], "open": False, "missing": [], "tools": [TOOL],
+}  # fmt: skip
+WHOLE = {**SHOP, "options": {}, "changes": "", "tools": [{**TOOL, "description": "Sends.", "parameters": {"type": "object"}}]}
+
+
+def told(*connections: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "tools", "connections": list(connections), "tied": "", "in_doubt": 0, **more}
+
+
+def effect(**more: Any) -> dict[str, Any]:
+    return {
+        "mission": "m", "key": "5f3a9c01" * 4, "tool": "shop.post", "class": "acts", "state": "IN_DOUBT", "arguments": {"sku": "tea"},
+        "at": 1.7e9, "ended": None, "grant": "grant 3 (user)", "attempts": 1, "why": "the system stopped", **more,
+    }  # fmt: skip
+
+
+def added(*words: str) -> Any:
+    code, [asked] = batos({"tool_add": told(WHOLE)}, "tools", "add", "shop", *words)
+    assert code == 0
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "place", "options"),
+    [
+        (["--http", "https://shop.example"], "http", "https://shop.example", {}),
+        (["--mcp", "https://a.example/mcp"], "mcp", "https://a.example/mcp", {}),
+        (["--openapi", "https://a.example/api.json", "--server", "https://b.example"], "openapi", "https://a.example/api.json",
+         {"server": "https://b.example"}),
+        (["--web"], "web", "", {}),
+        (["--web", "--search", "https://search.example"], "web", "", {"search": "https://search.example"}),
+        (["--folder", "/srv/notes:rw"], "folder", "/srv/notes", {"writable": True}),
+        (["--folder", "/srv/notes"], "folder", "/srv/notes", {}),
+        (["--http", "https://a.example", "--header", "Authorization: Bearer {secret:SHOP}", "--header", "Accept: text/plain",
+          "--class", "post=keyed", "--undo", "post=delete", "--look", "post=get", "--key-header", "Idempotency-Key", "--seconds", "5"],
+         "http", "https://a.example",
+         {"headers": {"Authorization": "Bearer {secret:SHOP}", "Accept": "text/plain"}, "classes": {"post": "keyed"},
+          "undo": {"post": "delete"}, "look": {"post": "get"}, "key_header": "Idempotency-Key", "seconds": 5.0}),
+        (["--mcp", "https://a.example", "--trust", "--class", "pay=keyed", "--key", "pay=id", "--class", "see=reads"], "mcp",
+         "https://a.example", {"trust": True, "classes": {"pay": {"class": "keyed", "key": "id"}, "see": "reads"}}),
+        (["--http", "https://a.example", "--option", 'query={"lang": "en"}'], "http", "https://a.example", {"query": {"lang": "en"}}),
+    ],
+)  # fmt: skip
+def test_a_connection_is_added_as_it_was_said(words: list[str], kind: str, place: str, options: dict[str, Any]) -> None:
+    asked = added(*words)
+    assert (asked.name, asked.kind, asked.place, asked.options) == ("shop", kind, place, options)
+
+
+def test_a_program_is_found_on_the_path_when_it_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "my tool"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert added("--program", "'my tool' --size {size} 'a b'").place == f"'{program}' --size '{{size}}' 'a b'"
+    assert added("--mcp", f"{sys.executable} -m server", "--env", "LANG=C").place == f"{sys.executable} -m server"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["add", "x"], "a connection has one place"),
+        (["add", "x", "--web", "--folder", "/tmp"], "these are 2"),
+        (["add", "x", "--mcp", "no-such-program-here serve"], "'no-such-program-here' is not there"),
+        (["add", "x", "--mcp", "'open"], "is not valid"),
+        (["add", "x", "--folder", "/tmp", "--trust"], "--trust does not go with --folder"),
+        (["add", "x", "--http", "https://a", "--header", "Authorization: Bearer abc"], "batos secrets set NAME"),
+        (["add", "x", "--mcp", sys.executable, "--env", "API_TOKEN=abc"], "looks like a secret"),
+        (["add", "x", "--http", "https://a", "--header", "no colon"], "--header takes NAME:VALUE"),
+        (["add", "x", "--http", "https://a", "--header", "A: 1", "--header", "A: 2"], "given twice"),
+        (["add", "x", "--http", "https://a", "--class", "post=keyd"], "did you mean 'keyed'"),
+        (["add"], "takes a NAME"),
+        (["ad", "x"], "none of add"),
+        (["call", "shop"], "CONNECTION.TOOL"),
+        (["call", "shop.post", "[1]"], "a JSON object"),
+        (["call", "shop.post", "{"], "not JSON"),
+        (["show", "shop", "--web"], "only `tools add NAME` takes a place"),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_refused_before_a_daemon_is_asked(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, requests = batos({}, "tools", *words)
+    assert (code, requests) == (2, [])
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_list_has_one_line_a_connection(capsys: pytest.CaptureFixture[str]) -> None:
+    lacking, changed = {**SHOP, "name": "b", "missing": ["SHOP"]}, {**SHOP, "name": "c", "suspended": ["get"]}
+    assert batos({"tools": told(SHOP, lacking, changed, in_doubt=2, tied="a fork")}, "tools")[0] == 0
+    captured = capsys.readouterr()
+    _, first, second, third = captured.out.splitlines()
+    assert first.split() == ["shop", "http", "https://shop.example", "1", "ready", "1", "ask"]
+    assert "lacks the secret SHOP" in second
+    assert " changed " in third
+    assert "2 effects have not ended" in captured.err
+    assert "nothing may act now: a fork" in captured.err
+
+
+def test_a_test_shows_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({"tool_test": told({**WHOLE, "changes": "-old\n+new"})}, "tools", "test", "shop")[0] == 0
+    captured = capsys.readouterr()
+    assert "-old\n+new" in captured.out
+    assert "batos tools accept shop" in captured.err
+
+
+def called(**event: Any) -> Script:
+    return {"send": {"type": "accepted", "state": "ACCEPTED"}, "watch": [{"type": "status", "state": "ACCEPTED"}, event]}
+
+
+def test_a_call_by_hand_is_a_message_to_the_connection(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    done = called(type="result", state="COMPLETE", result={"value": {"status": 201}})
+    code, requests = batos(done, "tools", "call", "shop.a.b", '{"sku": "tea"}')
+    assert (code, requests[0].target, requests[0].selector, requests[0].args) == (0, "tools.shop", "call_", ["a.b", {"sku": "tea"}])
+    assert json.loads(capsys.readouterr().out) == {"status": 201}
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"sku": "rice"}'))
+    assert batos(done, "tools", "call", "shop.post", "-")[1][0].args == ["post", {"sku": "rice"}]
+
+
+def test_a_call_that_fails_or_asks_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = called(type="result", state="FAILED", error={"code": "tool_failed", "message": "it is sold out", "context": {}})
+    assert batos(failed, "tools", "call", "shop.post")[0] == 1
+    assert "tool_failed: it is sold out" in capsys.readouterr().err
+    asks = called(type="needs_input", state="NEEDS_INPUT", question="Did it happen?", number=1)
+    assert batos(asks, "tools", "call", "shop.post")[0] == 0
+    captured = capsys.readouterr()
+    assert "Did it happen?" in captured.out
+    assert "batos answer" in captured.err
+
+
+def test_grants_are_given_listed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "number": 3,
+        "verdict": "allow",
+        "pattern": "shop.*",
+        "created": 1.7e9,
+        "text": "allow shop.*, 1 of 5 uses today",
+        "expired": True,
+    }
+    grants = {"type": "tool_grants", "grants": [row]}
+    words = ("--uses", "5/day", "--bytes", "2KiB/day", "--args", "path=notes/* x", "--args", "n=1", "--until", "7d", "--leaks")
+    code, [asked] = batos({"tool_grant": grants}, "allow", "shop.*", *words)
+    assert (code, asked.verdict, asked.uses, asked.bytes, asked.until, asked.leaks) == (0, "allow", 5, 2048, "7d", True)
+    assert asked.args == "path='notes/* x' n=1"
+    for verdict in ("ask", "deny"):
+        assert batos({"tool_grant": grants}, verdict, "shop.*", "--persona", "robin")[1][0].verdict == verdict
+    capsys.readouterr()
+    assert batos({"tool_grants": grants}, "grants")[0] == 0
+    assert "shop.*, 1 of 5 uses today; has expired" in capsys.readouterr().out
+    assert batos({"tool_ungrant": {**grants, "grants": []}}, "grants", "remove", "3")[1][0].number == 3
+    assert batos({}, "grants", "remove")[0] == 2
+    assert batos({}, "allow", "shop.*", "--uses", "none")[0] == 4
+
+
+def test_effects_are_listed_and_settled(capsys: pytest.CaptureFixture[str]) -> None:
+    reply = {"type": "effects", "effects": [effect()]}
+    code, [asked] = batos({"effects": reply}, "effects", "--doubt", "--limit", "9")
+    assert (code, asked.doubt, asked.limit, asked.of_mission) == (0, True, 9, None)
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].split()[:3] == ["5f3a9c01", "IN_DOUBT", "shop.post"]
+    assert "batos effects settle 5f3a9c01 --happened | --again | --leave" in captured.err
+    code, [asked] = batos({"effects": reply}, "effects", "m")
+    assert asked.of_mission == "m"
+    assert "by leave of  grant 3 (user)" in capsys.readouterr().out
+    for how in ("happened", "again", "leave"):
+        code, [asked] = batos({"effect_settle": reply}, "effects", "settle", "5f3a9c01", f"--{how}")
+        assert (code, asked.key, asked.how) == (0, "5f3a9c01", how)
+    for wrong in (["settle", "5f3a"], ["settle", "--leave"], ["settle", "5f3a", "--leave", "--again"], ["m", "--leave"]):
+        assert batos({}, "effects", *wrong)[0] == 2
+
+
+def test_secrets_are_kept_without_a_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("s3cret\n"))
+    assert main(["secrets", "set", "SHOP", "--data", str(tmp_path)]) == 0
+    assert main(["secrets", "list", "--data", str(tmp_path), "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "s3cret" not in out
+    assert "{secret:SHOP}" in out
+    assert '"name": "SHOP"' in out
+    assert main(["secrets", "remove", "SHOP", "--data", str(tmp_path)]) == 0
+    assert main(["secrets", "remove", "SHOP", "--data", str(tmp_path)]) == 4
+    assert main(["secrets", "set", "--data", str(tmp_path)]) == 2
+    assert main(["secrets", "list", "SHOP", "--data", str(tmp_path)]) == 2
