@@ -58,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=200, help="so many, spread over all")
     parser.add_argument("--kills", default="2-6", metavar="FROM-TO", help="seconds from a start to the kill, at random between; none: no kills")
+    parser.add_argument("--lanes", type=int, default=3, help="daemons, each with an image and tasks of its own, that run beside each other")
     parser.add_argument("--slow", type=float, default=0.3, help="most seconds that the world takes before it carries out a request, and after")
     parser.add_argument("--overhead", type=int, default=0, metavar="N", help="measure N calls in the place of the tasks")
     parser.add_argument("--seed", type=int, default=1)
@@ -122,6 +123,7 @@ class Mortal:
     """A daemon that is killed at random times and started again, while `run` runs."""
 
     def __init__(self, folder: Path, host: str, seed: int) -> None:
+        folder.mkdir()
         self.endpoint = f"ipc://{folder / 'b.sock'}"
         self.kills = 0
         self._chance = random.Random(seed)
@@ -183,6 +185,10 @@ class User:
     def __init__(self, mortal: Mortal, world: str, tally: Tally) -> None:
         self._mortal, self._world, self.tally = mortal, world, tally
         self._web = httpx.AsyncClient(timeout=60)
+
+    async def close(self) -> None:
+        """End the connection to the world."""
+        await self._web.aclose()
 
     async def insist(self, what: Any) -> Any:
         """Return what a request to the daemon is answered, however often it dies over it."""
@@ -276,39 +282,41 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
     chosen = list(tasks)[:: max(1, len(tasks) // args.tasks)][: args.tasks]
     folder, tally, begun = Path(tempfile.mkdtemp(prefix="batos-bench-", dir=args.dir)), Tally(), time.monotonic()
     with model_of(tasks, args.seed) as model:
-        async with world_of(args, args.slow) as world:
-            mortal = Mortal(folder, model.host, args.seed)
-            try:
-                await mortal.start()
-                user = User(mortal, world, tally)
-                await user.insist(lambda client: client.tool_grant("allow", "*", leaks=True))
-                await _play_all(user, mortal, {number: tasks[number] for number in chosen}, args)
-            finally:
-                await mortal.kill()
+        async with world_of(args, args.slow) as world, asyncio.TaskGroup() as lanes:
+            for lane in range(args.lanes):
+                mortal = Mortal(folder / str(lane), model.host, args.seed * 1000 + lane)
+                own = {number: tasks[number] for number in chosen[lane :: args.lanes]}
+                lanes.create_task(_lane(mortal, User(mortal, world, tally), own, args))
     shutil.rmtree(folder)
     line: dict[str, Any] = {"bench": "agency", "tasks": len(chosen), "equal": tally.equal, "unlike": tally.unlike, **tally.counts}
     return line | {
-        "kills": mortal.kills, "kills_between_s": args.kills, "slow_s": args.slow, "sent_again": tally.sent_again, "asked": tally.asked,
+        "sent_again": tally.sent_again, "asked": tally.asked, "kills_between_s": args.kills, "slow_s": args.slow, "lanes": args.lanes,
         "seed": args.seed, "seconds": round(time.monotonic() - begun),
     }  # fmt: skip
 
 
-async def _play_all(user: User, mortal: Mortal, tasks: dict[int, dict[str, Any]], args: argparse.Namespace) -> None:
+async def _lane(mortal: Mortal, user: User, tasks: dict[int, dict[str, Any]], args: argparse.Namespace) -> None:
     killing = None
-    if args.kills != "none":
-        least, _, most = args.kills.partition("-")
-        killing = asyncio.create_task(mortal.run(float(least), float(most or least)))
+    await mortal.start()
     try:
-        for at, (number, task) in enumerate(tasks.items()):
+        await user.insist(lambda client: client.tool_grant("allow", "*", leaks=True))
+        if args.kills != "none":
+            least, _, most = args.kills.partition("-")
+            killing = asyncio.create_task(mortal.run(float(least), float(most or least)))
+        for number, task in tasks.items():
             await user.play(number, task)
             if killing is not None and killing.done():
-                killing.result()
+                killing.result()  # it did not start any more
             if not args.json:
-                print(f"{at + 1} of {len(tasks)}: {user.tally.equal} equal, {mortal.kills} kills, {user.tally.asked} asked", flush=True)
+                tally = user.tally
+                print(f"task {number}: {tally.equal} equal, {len(tally.unlike)} unlike, {tally.asked} asked", flush=True)
     finally:
         if killing is not None:
             killing.cancel()
             await asyncio.wait([killing])
+        user.tally.counts["kills"] += mortal.kills
+        await mortal.kill()
+        await user.close()
 
 
 # --- what a call costs

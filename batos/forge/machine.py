@@ -35,7 +35,6 @@ from batos.methods.runtime import WriterAwaited, home_of, may_use_tools, misfit,
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
-from batos.mind.tool_use import ToolUseLimits
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
 
@@ -450,7 +449,7 @@ def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
     if not session_of(cycle).tools:
         return ()
     words = f"{cycle.selector} {cycle.intent}"
-    return method_prompts.tool_lines(attempt.tools.offers(), words, ToolUseLimits.of(attempt.settings).offered)
+    return method_prompts.tool_lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
 
 
 def _own_words(cycle: UvmObject) -> str:

@@ -31,7 +31,6 @@ from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
 from batos.mind.tool_rounds import use_tools
-from batos.mind.tool_use import ToolUseLimits
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
@@ -293,7 +292,7 @@ def _quotation(cycle: UvmObject, quotes: Sequence[rule_answers.Quote]) -> str:
     """Return quotes as an answer; what tools answered is told without the fields that only a program reads."""
     attempt = current()
     if depth_of(cycle) == 1 and attempt.tools.called:
-        return attempt.tools.quotes(ToolUseLimits.of(attempt.settings).result_chars)
+        return attempt.tools.quotes(attempt.settings.tools.result_chars)
     return rule_answers.quotes_text(quotes)
 
 
@@ -403,7 +402,7 @@ async def _within(cycle: UvmObject) -> prompts.PromptParts:
     attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
     found = await attempt.evidence.about(brief, gated=attempt.gated)
     if depth_of(cycle) == 1:
-        found = (*attempt.tools.passages(ToolUseLimits.of(attempt.settings).result_chars), *found)
+        found = (*attempt.tools.passages(attempt.settings.tools.result_chars), *found)
     before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
     return prompts.fitted_to_window(brief, before, turns, found, attempt.room)
 

@@ -17,7 +17,7 @@ from batos.image import journal
 from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.inference import InferenceAsker
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
-from batos.mind.tool_use import Called, ToolUseLimits, told
+from batos.mind.tool_use import Called, told
 
 
 async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: InferenceAsker) -> list[Called]:
@@ -26,11 +26,11 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
     :param role: role of the model that chooses.
     :param system: its system message, where it uses tools by itself.
     """
-    limits = ToolUseLimits.of(attempt.settings)
+    settings = attempt.settings.tools
     native = attempt.terms.uses_tools(attempt.model_of(role))
     done: list[Called] = []
     text, again, asked = brief, None, False
-    for number in range(limits.rounds):
+    for number in range(settings.rounds):
         choice = await _chosen(attempt, text, number, again, _services(attempt, role, system, by, native=native))
         if choice is None:
             break
@@ -49,7 +49,7 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
             break
         again = None if failed is None else FailedCall(ChosenCall(failed.name, dict(failed.arguments)), str(failed.error))
         if native:
-            text = f"{brief}\n\n{_so_far(done, limits.result_chars)}"
+            text = f"{brief}\n\n{_so_far(done, settings.result_chars)}"
     return done
 
 
@@ -61,7 +61,7 @@ async def _chosen(attempt: Attempt, text: str, number: int, again: FailedCall | 
         offers = [ToolOffer(name, tool) for name, tool in attempt.tools.offers()]
         if not offers:
             return None
-        known = await choose(text, offers, services, k=ToolUseLimits.of(attempt.settings).offered, again=again)
+        known = await choose(text, offers, services, k=attempt.settings.tools.offered, again=again)
         attempt.decisions.take_tool_choice(mark, known)
     return known
 

@@ -50,16 +50,10 @@ CALL = "call_"
 
 @dataclass(frozen=True, slots=True)
 class ToolUseLimits(Limits):
-    """Limits of one mission's tool use."""
+    """Limits of one mission's tool use, beside the settings of section `tools`."""
 
     calls: int = limit(32, ge=1, le=1000)
     """Greatest number of calls that one mission makes."""
-    rounds: int = limit(4, ge=0, le=32)
-    """Greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself."""
-    offered: int = limit(8, ge=1, le=64)
-    """Number of tools that a model is shown, those most like the brief."""
-    result_chars: int = limit(4000, ge=100, le=100_000)
-    """Greatest number of characters of one result in a prompt."""
     shown_chars: int = limit(400, ge=50, le=10_000)
     """Number of characters of arguments and results in events and in the mission's result."""
 
