@@ -50,7 +50,7 @@ CALL = "call_"
 
 @dataclass(frozen=True, slots=True)
 class ToolUseLimits(Limits):
-    """Limits of one mission's tool use."""
+    """Limits of one mission's tool use, beside the settings of section `tools`."""
 
     calls: int = limit(32, ge=1, le=1000)
     """Greatest number of calls that one mission makes."""

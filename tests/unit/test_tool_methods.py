@@ -208,9 +208,7 @@ async def test_names_in_the_text_are_those_of_connections_and_tools_that_are_the
 
 
 @pytest.mark.parametrize("call", ["held.nowhere.put_in(text)", "held.my_shop.put_on(text)"])
-async def test_a_tool_that_is_not_there_is_an_error_and_no_method(
-    kernel: Kernel, inference: FakeInference, shop: Shop, call: str
-) -> None:
+async def test_a_tool_that_is_not_there_is_an_error_and_no_method(kernel: Kernel, inference: FakeInference, shop: Shop, call: str) -> None:
     source = f"def note_(self, text):\n    held = self.tools\n    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
     asked = writing(inference, source)
     told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
