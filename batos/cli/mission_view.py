@@ -283,8 +283,10 @@ def tool_step(event: dict[str, Any]) -> str:
 def sources(result: dict[str, Any]) -> list[str]:
     """Return the passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
     cited = result.get("citations") or []
-    whose = "tools" if any(_is_called(one) for one in cited) else "memory"
-    said = [f"quoted from {whose}, word for word: the model's own answer was not from there"] if result.get("quoted") else []
+    if result.get("quoted") and any(_is_called(one) for one in cited):
+        said = ["quoted from tools, word for word"]
+    else:
+        said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
     return said + [source(one) for one in cited]
 
 
