@@ -122,11 +122,11 @@ async def test_a_reading_tool_is_called_and_its_answer_cites_it(tmp_path: Path) 
 async def test_the_settings_bound_rounds_and_what_prompts_show(tmp_path: Path) -> None:
     place, inference = Place(), FakeInference()
     async with desk(tmp_path / "none", place, **{"tools.rounds": 0}) as kernel:
-        await (await submit(kernel, "m1", "Tell me the current time in the city Tokyo")).end()
+        await (await submit(kernel, "m1", GREETING)).end()
     assert place.calls == []
     place.long = "x" * 5000
     async with desk(tmp_path / "short", place, inference=inference, **{"tools.result_chars": 100}) as kernel:
-        await (await submit(kernel, "m1", "Tell me the current time in the city Tokyo")).end()
+        await (await submit(kernel, "m1", GREETING)).end()
     assert len(place.calls) == 1
     shown = [one.user.count("x" * 50) for one in inference.asked if "desk.current_time answered" in one.user]
     assert shown
