@@ -16,7 +16,7 @@ from batos.image.effects import AGAIN, ENDED, EffectRecord
 from batos.image.grants import CurrentGrant, GrantRecord
 from batos.image.living_image import LivingImage
 from batos.missions.scheduler import Scheduler
-from batos.tools import grants
+from batos.tools import connections, grants
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import ConnectionSpec, ToolDefinition, secrets_in
 from batos.tools.effects import asks_about
@@ -170,7 +170,10 @@ class GrantRequests:
             self._image.read(ledger.require, wanted.mission)
         made = await self._image.system(image_grants.add, wanted, now, mission="operator")
         log.info("granted", number=made.id, grant=grants.describe(made))
-        return {"type": "tool_grants", "grants": [held for held in self._told() if held["number"] == made.id]}
+        personas = self._image.read(lambda root: list(root["lobby"]._slots.get("personas", ())))
+        hints = grants.hints(made, self._image.read(connections.load), personas)
+        told = [held for held in self._told() if held["number"] == made.id]
+        return {"type": "tool_grants", "grants": told, **({"hints": hints} if hints else {})}
 
     @handles(schemas.ToolUngrantRequest)
     async def ungrant(self, request: schemas.ToolUngrantRequest, client: Recipient) -> Reply:
@@ -254,8 +257,9 @@ def _line(held: PinnedConnection, tool: ToolDefinition, table: list[CurrentGrant
 
 
 def _definition(tool: ToolDefinition) -> Reply:
-    told = tool.to_wire()
-    return {name: value for name, value in told.items() if name not in ("kind", "details")}
+    told = {name: value for name, value in tool.to_wire().items() if name not in ("kind", "details")}
+    claims = tool.details.get("annotations") or {}
+    return {**told, "says_reads": True} if claims.get("readOnlyHint") else told
 
 
 def _grant(held: CurrentGrant) -> Reply:

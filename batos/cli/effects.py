@@ -92,6 +92,12 @@ def _hint(listed: list[dict[str, Any]], output: Output) -> None:
     if open_ones := [one for one in listed if one["state"] == "IN_DOUBT"]:
         key = open_ones[0]["key"][:8]
         output.note(f"what became of it is said with: batos effects settle {key} --happened | --again | --leave", "yellow")
+    elif any(one["state"] == "INTENDED" for one in listed):
+        output.note(
+            "INTENDED is under way, or was cut off; then its mission asks as soon as nothing can be working on it any more: after the "
+            "seconds of one call (--seconds, tools.call_s) for a place elsewhere",
+            "dim",
+        )
 
 
 def _payload(one: dict[str, Any]) -> str:

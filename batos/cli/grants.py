@@ -106,6 +106,8 @@ def _grant(verdict: Literal["deny", "ask", "allow"], pattern: str, scope: GrantS
         return
     made = reply["grants"][0]
     output.say(f"grant {made['number']}: {made['text']}")
+    for hint in reply.get("hints", ()):
+        output.note(f"{hint}; take the grant back with: batos grants remove {made['number']}", "yellow")
 
 
 def _quoted(word: str) -> str:

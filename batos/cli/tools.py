@@ -60,7 +60,8 @@ def _check(action: str | None, name: str | None, arguments: str | None) -> None:
     if action in (None, "resume") and name is not None:
         raise typer.BadParameter(f"`tools resume` takes no NAME, got {name!r}")
     if action not in (None, "resume") and name is None:
-        raise typer.BadParameter(f"`tools {action}` takes a NAME; `batos tools` lists them")
+        how = "one of your choice, such as: batos tools add notes --folder ~/notes" if action == "add" else "`batos tools` lists them"
+        raise typer.BadParameter(f"`tools {action}` takes a NAME; {how}")
     if action != "call" and arguments is not None:
         raise typer.BadParameter(f"only `tools call` takes arguments, got {arguments!r}")
 
@@ -163,7 +164,8 @@ def _verdicts(one: Reply) -> str:
 
 def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
     if added:
-        output.say(f"{one['name']} is added, with {len(one['tools'])} tools", "bold")
+        count = len(one["tools"])
+        output.say(f"{one['name']} is added, with {count} {'tool' if count == 1 else 'tools'}", "bold")
     facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), ("state", _state(one))]
     options = one.get("options") or {}
     output.pairs([*facts, *([("options", json.dumps(options, ensure_ascii=False))] if options else [])])
@@ -178,8 +180,29 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
     output.rows(("tool", "class", "grants", ""), ((tool["name"], tool["class"], tool["verdict"], tool["line"]) for tool in one["tools"]))
     if one["missing"]:
         output.note(f"set what it lacks: batos secrets set {one['missing'][0]}", "yellow")
-    if added and any(tool["class"] != "reads" for tool in one["tools"]):
-        output.note(f"what acts asks first; `batos allow {one['name']}.TOOL` lets it", "dim")
+    if added:
+        for hint in _hints(one):
+            output.note(hint, "dim")
+
+
+def _hints(one: Reply) -> list[str]:
+    """Return what the user of a connection that was just added may want to do next."""
+    name, asking = one["name"], [tool for tool in one["tools"] if tool["verdict"] == "ask"]
+    acting = [tool for tool in asking if tool["class"] != "reads"]
+    leaking = any(tool.get("untrusted") and tool.get("private") and tool.get("outward") for tool in asking)
+    hints = []
+    if leaking:
+        hints.append(
+            "what its tools tell is private and may hold text of strangers, and what they are asked leaves: they ask first, also to read; "
+            f"`batos allow {name}.{asking[0]['name']} --leaks` lets that one"
+        )
+    elif acting:
+        hints.append(f"what acts asks first; `batos allow {name}.{acting[0]['name']}` lets that one")
+    if reading := [tool["name"] for tool in acting if tool.get("says_reads")]:
+        of = "all its tools" if len(reading) == len(one["tools"]) else f"{len(reading)} of its {len(one['tools'])} tools"
+        listed = " ".join(f"--class {tool}=reads" for tool in reading[:3]) + " …" * (len(reading) > 3)
+        hints.append(f"the server says that {of} only read; to believe it, remove {name} and add it with --trust, or with {listed}")
+    return hints
 
 
 def _tool(tool: Reply, output: Output) -> None:

@@ -141,12 +141,12 @@ class Beneath:
         try:
             return os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            why = "it is not there any more"
+            raise ToolFailed(f"the folder {shown(self.place)} is not there; make it or bring it back, or name another one") from None
         except NotADirectoryError:
-            why = "it is not a folder"
+            raise ToolFailed(f"{shown(self.place)} is not a folder; name the folder that it is in") from None
         except OSError as e:
             why = e.strerror or str(e)
-        raise ToolFailed(f"the folder {shown(self.place)} cannot be used: {why}; bring it back, or remove the connection")
+        raise ToolFailed(f"the folder {shown(self.place)} cannot be used: {why}; let the daemon's user read it, or name another one")
 
     def _entered(self, descriptor: int, name: str, make: bool) -> int:
         try:

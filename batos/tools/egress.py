@@ -90,7 +90,9 @@ def origin_of(url: str | httpx.URL) -> WebOrigin:
     except (httpx.InvalidURL, ValueError, TypeError) as e:
         raise EgressRefused(f"{shown(str(url))} is not a valid URL ({e}); give http://HOST/PATH or https://HOST/PATH") from None
     if parsed.scheme not in PORTS:
-        raise EgressRefused(f"{shown(str(url))}: the scheme {parsed.scheme or '(none)'!r} is not allowed; allowed are http and https")
+        if not parsed.scheme or not parsed.host:  # "localhost:8080" has the scheme "localhost"
+            raise EgressRefused(f"{shown(str(url))} is not a valid URL; give http://HOST/PATH or https://HOST/PATH")
+        raise EgressRefused(f"{shown(str(url))}: the scheme {parsed.scheme!r} is not allowed; allowed are http and https")
     if parsed.userinfo:
         raise EgressRefused(
             f"a URL for {parsed.host} carries a name or password; store it with `batos secrets set` and name it in the connection"
@@ -288,7 +290,8 @@ class ReachableOrigins:
         addresses = list(await self._resolve(name, port))
         if not private and (forbidden := [address for address in addresses if not is_public(address)]):
             raise EgressRefused(
-                f"{host} is at {', '.join(forbidden)}, which is not public; a connection that names this origin as private reaches it"
+                f"{host} is at {', '.join(forbidden)}, which is not public; a connection of its own reaches it: "
+                f"`batos tools add NAME --http ORIGIN --private`"
             )
         if private and name not in _METADATA and (metadata := _METADATA & set(addresses)):
             raise EgressRefused(f"{host} is at {', '.join(metadata)}, where a cloud keeps credentials")

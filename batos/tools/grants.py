@@ -11,17 +11,20 @@ a grant allows it, unless the grant says `leaks: allowed`.
 from __future__ import annotations
 
 import calendar
+import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batos.config import nearest
 from batos.errors import InvalidInput
 from batos.image.effects import READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, VERDICTS, CurrentGrant, GrantRecord, has_expired, is_used_up
+from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import ToolDefinition
-from batos.tools.grant_arguments import fits, glob, parse_constraints
+from batos.tools.grant_arguments import OTHERS, fits, glob, parse_constraints
 
 UNTRUSTED, PRIVATE, OUTWARD = "untrusted", "private", "outward"
 MARKS = frozenset({UNTRUSTED, PRIVATE, OUTWARD})
@@ -217,6 +220,22 @@ def parse_daily(text: str, what: str) -> int:
         units = " (units: KiB, MiB, GiB, kB, MB, GB)" if what == "bytes" else ""
         raise InvalidInput(f"{text[:40]!r} is not a valid number of {what} a day; write a whole number above 0: `50/day`{units}")
     return int(found[1]) * unit
+
+
+def hints(grant: GrantRecord, there: Mapping[str, PinnedConnection], personas: Collection[str]) -> list[str]:
+    """Return what a grant names and nothing has now: a slip of the pen, or what its user adds later."""
+    tools = {f"{name}.{tool.name}": tool for name, held in there.items() for tool in (*held.tools, *held.suspended)}
+    covered = [tool for name, tool in tools.items() if glob(grant.pattern, name)]
+    found = []
+    if not covered:
+        found.append(f"no connection has a tool {grant.pattern!r} now{nearest(grant.pattern, [*tools, *(f'{name}.*' for name in there)])}")
+    known = {name for tool in covered for name in tool.parameters.get("properties") or {}}
+    for name in json.loads(grant.args or "{}"):
+        if covered and name != OTHERS and name not in known:
+            found.append(f"{grant.pattern} takes no argument {name!r}{nearest(name, known)}")
+    if grant.persona and grant.persona not in personas:
+        found.append(f"there is no persona {grant.persona!r}{nearest(grant.persona, personas)}")
+    return found
 
 
 def describe(grant: GrantRecord | CurrentGrant) -> str:

@@ -412,5 +412,8 @@ def _words(error: BaseException) -> str:
     if isinstance(error, BatosError):
         return error.message
     if isinstance(error, (MCPError, LoginRequired)):
-        return str(error)
-    return f"{type(error).__name__}: {error}"[:400]
+        told = str(error)
+        if "validation error" not in told:
+            return told
+        return f"what answers there does not speak the Model Context Protocol ({told.splitlines()[0]})"
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:400]

@@ -336,9 +336,16 @@ def _result(name: str, ended: tuple[str, bytes, bytes], hidden: Sequence[str]) -
         return {"exit": 0, "stdout": out, **({"stderr": err[-_SHOWN_ERRORS:]} if err else {}), **cut}
     if kind == "exit":
         said = f": {end}" if end else f", and wrote no errors; its output ends: {out.strip()[-_SHOWN_ERRORS:]}"
-        raise ToolFailed(f"{name} ended with exit code {detail}{said}", sure=False, exit=int(detail))
+        raise ToolFailed(f"{name} ended with exit code {detail}{said}{_walled(end)}", sure=False, exit=int(detail))
     by = signal.Signals(int(detail)).name if kind == "signal" and detail.isdigit() and int(detail) in _SIGNALS else detail
     raise ProgramStopped(f"{name} was ended by {by or 'something that did not say why'}{': ' + end if end else ''}")
+
+
+def _walled(errors: str) -> str:
+    """Return what may lift a refusal of the jail."""
+    if "Permission denied" not in errors and "Operation not permitted" not in errors:
+        return ""
+    return "\nit runs in a jail, which has the folders and the network that its options `folders` and `network` name; see docs/tools.md"
 
 
 _SIGNALS = frozenset(int(one) for one in signal.Signals)
@@ -402,7 +409,8 @@ def _env(given: Any) -> dict[str, str]:
 def _folders(given: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the folders that may be read, and those that may be changed."""
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
-        raise InvalidInput(f"the option folders is {shown(given)}; give a list of absolute paths, with :ro where one may only be read")
+        allowed = 'a JSON list of absolute paths, with :ro where one may only be read: folders=["/srv/notes:ro"]'
+        raise InvalidInput(f"the option folders is {shown(given)}; give {allowed}")
     readable: list[str] = []
     writable: list[str] = []
     for one in given:

@@ -116,6 +116,7 @@ class Toolbox:
         connector = self._open(spec, self.services)
         try:
             tools = await self._offered(spec, connector)
+            _check_chosen(spec, tools)
             await self._image.system(connections.add, spec, tools, mission="operator")
         finally:
             await _closed(connector)
@@ -209,6 +210,16 @@ class Toolbox:
             raise
         body = found.get("body", found) if isinstance(found, dict) else found
         return found if body not in (None, "", [], {}, False) else None
+
+
+def _check_chosen(spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:
+    """Refuse a class for a tool that the place does not offer: it would say nothing of the tool that was meant."""
+    names = [tool.name for tool in tools]
+    chosen = spec.options.get("classes")
+    for name in chosen if isinstance(chosen, Mapping) else ():
+        if name not in names:
+            there = ", ".join(names[:20]) or "none"
+            raise InvalidInput(f"the class of {shown(name)} is of no tool that {spec.name} offers{nearest(name, names)}; they are: {there}")
 
 
 def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any]) -> None:

@@ -76,6 +76,7 @@ def test_a_program_is_found_on_the_path_when_it_is_added(tmp_path: Path, monkeyp
     ("words", "says"),
     [
         (["add", "x"], "a connection has one place"),
+        (["add"], "one of your choice, such as: batos tools add notes --folder"),
         (["add", "x", "--web", "--folder", "/tmp"], "these are 2"),
         (["add", "x", "--mcp", "no-such-program-here serve"], "'no-such-program-here' is not there"),
         (["add", "x", "--mcp", "'open"], "is not valid"),
@@ -164,6 +165,55 @@ def test_grants_are_given_listed_and_removed(capsys: pytest.CaptureFixture[str])
     assert batos({"tool_ungrant": {**grants, "grants": []}}, "grants", "remove", "3")[1][0].number == 3
     assert batos({}, "grants", "remove")[0] == 2
     assert batos({}, "allow", "shop.*", "--uses", "none")[0] == 4
+
+
+def test_a_grant_for_what_nothing_has_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"number": 3, "verdict": "deny", "pattern": "shop.pst", "created": 1.7e9, "text": "deny shop.pst", "expired": False}
+    reply = {"type": "tool_grants", "grants": [row], "hints": ["no connection has a tool 'shop.pst' now (did you mean 'shop.post'?)"]}
+    assert batos({"tool_grant": reply}, "deny", "shop.pst")[0] == 0
+    captured = capsys.readouterr()
+    assert captured.out == "grant 3: deny shop.pst\n"
+    assert "did you mean 'shop.post'?" in captured.err
+    assert "batos grants remove 3" in captured.err
+
+
+def hints_of(capsys: pytest.CaptureFixture[str], *tools: dict[str, Any], **more: Any) -> tuple[str, str]:
+    listed = [{**WHOLE["tools"][0], "line": "", **tool} for tool in tools]
+    capsys.readouterr()
+    batos({"tool_add": told({**WHOLE, "tools": listed, **more})}, "tools", "add", "shop", "--mcp", "https://a.example")
+    captured = capsys.readouterr()
+    return captured.out.splitlines()[0], " ".join(captured.err.split())
+
+
+def test_what_was_added_says_what_asks_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    reads = {"name": "get", "class": "reads", "verdict": "allow"}
+    assert hints_of(capsys, reads) == ("shop is added, with 1 tool", "")
+    first, hint = hints_of(capsys, reads, {"name": "post"})
+    assert first == "shop is added, with 2 tools"
+    assert hint == "what acts asks first; `batos allow shop.post` lets that one"
+
+
+def test_a_server_that_says_it_only_reads_may_be_trusted(capsys: pytest.CaptureFixture[str]) -> None:
+    claims = {"class": "acts", "verdict": "ask", "says_reads": True}
+    hint = hints_of(capsys, {"name": "now", **claims}, {"name": "then", **claims})[1]
+    assert "the server says that all its tools only read" in hint
+    assert "--trust, or with --class now=reads --class then=reads" in hint
+    hint = hints_of(capsys, {"name": "now", **claims}, {"name": "set"})[1]
+    assert "1 of its 2 tools only read" in hint
+    assert "--trust" not in hints_of(capsys, {"name": "set"})[1]
+
+
+def test_private_tools_that_reach_outside_say_that_they_ask_also_to_read(capsys: pytest.CaptureFixture[str]) -> None:
+    marks = {"untrusted": True, "private": True, "outward": True}
+    hint = hints_of(capsys, {"name": "get", "class": "reads", "verdict": "ask", **marks})[1]
+    assert "they ask first, also to read" in hint
+    assert "`batos allow shop.get --leaks`" in hint
+
+
+def test_what_is_under_way_says_when_its_mission_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    reply = {"type": "effects", "effects": [effect(state="INTENDED")]}
+    assert batos({"effects": reply}, "effects", "--doubt")[0] == 0
+    assert "INTENDED is under way, or was cut off" in " ".join(capsys.readouterr().err.split())
 
 
 def test_effects_are_listed_and_settled(capsys: pytest.CaptureFixture[str]) -> None:

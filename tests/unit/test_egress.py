@@ -179,7 +179,9 @@ async def test_credentials_stay_with_the_origin_that_they_were_given_for(world: 
     assert second["accept"] == "text/plain"
 
 
-@pytest.mark.parametrize("url", ["", "x", "/path", "http://", "javascript:1", "http://me@127.0.0.1/", "http://127.0.0.1:99999/"])
+@pytest.mark.parametrize(
+    "url", ["", "x", "/path", "http://", "javascript:1", "http://me@127.0.0.1/", "http://127.0.0.1:99999/", "localhost:80"]
+)
 async def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
     assert await asked(Egress(any_public=True), "GET", url) == "egress_refused"
 

@@ -88,7 +88,7 @@ def test_a_connection_that_is_not_valid_is_refused(where: str, options: dict[str
 async def test_a_folder_that_is_gone_or_a_file_is_told(hand: Hand, place: Path) -> None:
     place.rename(place.with_name("away"))
     for name, arguments in (("list", {}), ("read", {"path": "a.md"}), ("write", {"path": "a.md", "text": "x"})):
-        with pytest.raises(ToolFailed, match="not there any more") as failed:
+        with pytest.raises(ToolFailed, match="not there; make it or bring it back") as failed:
             await hand.call(name, **arguments)
         assert failed.value.sure
     place.write_text("a file")

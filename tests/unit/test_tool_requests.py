@@ -173,6 +173,22 @@ async def test_grants_are_checked_and_tell_their_use(parts: Parts) -> None:
         await parts.grants.ungrant(removing, CLIENT)
 
 
+async def test_a_grant_says_what_of_it_fits_nothing(parts: Parts) -> None:
+    await parts.add()
+
+    async def hints(pattern: str, **more: Any) -> list[str]:
+        request = schemas.ToolGrantRequest(op="tool_grant", verdict="deny", pattern=pattern, **more)
+        return (await parts.grants.grant(request, CLIENT)).get("hints", [])
+
+    tool = (await parts.listed())["connections"][0]["tools"][0]["name"]
+    for pattern in ("shop.*", "*", f"shop.{tool}"):
+        assert await hints(pattern, args='{"*": true}') == []
+    assert await hints(f"shop.{tool}x") == [f"no connection has a tool 'shop.{tool}x' now (did you mean 'shop.{tool}'?)"]
+    assert await hints("shopp.*") == ["no connection has a tool 'shopp.*' now (did you mean 'shop.*'?)"]
+    assert await hints("shop.*", args="pthx=a") == ["shop.* takes no argument 'pthx'"]
+    assert await hints("shop.*", persona="robbin") == ["there is no persona 'robbin'"]
+
+
 async def test_effects_are_told_of_all_missions_of_one_and_in_doubt(parts: Parts) -> None:
     def put(root: Any) -> None:
         ledger.accept(root, "m1", "brief", {}, True)

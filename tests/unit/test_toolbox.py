@@ -225,3 +225,11 @@ async def test_what_is_removed_is_gone_and_what_was_open_is_closed(image: Living
     assert (box.connections(), box.open_names(), shop.closed) == ({}, (), 2)
     with pytest.raises(UnknownTool):
         await box.remove("shop")
+
+
+async def test_a_class_of_a_tool_that_is_not_offered_is_refused(image: LivingImage, tmp_path: Path) -> None:
+    box = toolbox(image, Shop([ORDER, ORDERS]), tmp_path)
+    with pytest.raises(InvalidInput, match=r"the class of 'oder' is of no tool that shop offers \(did you mean 'order'\?\)"):
+        await box.add(SPEC._replace(options={"classes": {"oder": "reads"}}))
+    assert box.connections() == {}
+    await box.add(SPEC._replace(options={"classes": {"order": "reads"}}))
