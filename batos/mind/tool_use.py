@@ -119,8 +119,9 @@ class ToolUse:
 
     def offers(self) -> list[tuple[str, ToolDefinition]]:
         """Return the tools that the mission may be offered, with their names `CONNECTION.TOOL`: none that a grant denies whatever the
-        arguments, and for a mission of the system's own only those that a grant allows."""
-        if self._toolbox is None or self._toolbox.tied():
+        arguments, and for a mission of the system's own only those that a grant allows. Where nothing may act they are offered, too: the
+        call that was wanted then says why it is not made."""
+        if self._toolbox is None:
             return []
         table = self._grants()
         offered = [(connection, tool) for connection, held in self._toolbox.connections().items() for tool in held.tools]

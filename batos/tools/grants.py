@@ -84,7 +84,7 @@ def decide(grants: Sequence[CurrentGrant], request: ToolRequest) -> Permission:
     leaving = third_mark(request.marks, request.tool)
     denying, asking, allowing = ([grant for grant in fitting if grant.verdict == verdict] for verdict in VERDICTS)
     if denying:
-        return Permission(DENY, denying[0], f"grant {denying[0].id} denies it: {describe(denying[0])}")
+        return Permission(DENY, denying[0], _denied(denying[0]))
     if request.origin == SYSTEM:
         return _for_the_system(asking, [grant for grant in allowing if grant.system], request, leaving)
     if asking:
@@ -99,6 +99,14 @@ def decide(grants: Sequence[CurrentGrant], request: ToolRequest) -> Permission:
     if request.tool.kind == READS:
         return Permission(ALLOW, None, f"it only reads, in the connection {request.connection!r} that its user added")
     return Permission(ASK, None, f"no grant covers {request.name} with these arguments")
+
+
+def _denied(grant: GrantRecord) -> str:
+    if grant.origin == USER:
+        return f"grant {grant.id} denies it: {describe(grant)}"
+    if grant.mission:
+        return "its user said no"
+    return f"its user said `never` (grant {grant.id}: {describe(grant)}); `batos grants remove {grant.id}` lifts that"
 
 
 _LEAK = (
