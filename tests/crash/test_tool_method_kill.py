@@ -24,6 +24,9 @@ METHOD = (
 )
 
 
+QUICK = {"crash_limit": 100, "tools.call_s": 4}  # what was cut off may go on for so long, which a restart waits for
+
+
 class Board:
     """A board on loopback that counts its notes, and does something else when one comes."""
 
@@ -105,7 +108,7 @@ def writes(server: ScriptedOllama) -> int:
 
 
 def test_killed_while_it_asks_and_while_the_world_acts_it_acts_once(tmp_path: Path, writer: ScriptedOllama, board: Board) -> None:
-    settings: dict[str, Any] = {"ollama_host": writer.host, "crash_limit": 100}
+    settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
     with daemon(tmp_path, **settings) as running:
         do(running, "tools", "add", "board", "--http", board.origin, "--private")
         do(running, "allow", "board.get", "--leaks")
@@ -132,13 +135,13 @@ def test_killed_while_it_asks_and_while_the_world_acts_it_acts_once(tmp_path: Pa
 
 
 def test_what_takes_a_key_is_sent_again_without_a_question(tmp_path: Path, writer: ScriptedOllama, board: Board) -> None:
-    settings: dict[str, Any] = {"ollama_host": writer.host, "crash_limit": 100}
+    settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
     with daemon(tmp_path, **settings) as running:
         do(running, "tools", "add", "board", "--http", board.origin, "--private", "--key-header", "Idempotency-Key")
         do(running, "allow", "board.*", "--leaks")
         board.when_one_comes = running.process.kill
         with Peer(running.endpoint) as peer:
-            peer.send("send", id="m1", target="brick", selector="note_", args=["tea"], write=True, tools=True)
+            assert peer.ask("send", id="m1", target="brick", selector="note_", args=["tea"], write=True, tools=True)["type"] == "accepted"
         running.ended()
     with daemon(tmp_path, **settings) as running:
         ended = result(running, "m1")
