@@ -27,6 +27,7 @@ from batos.mind.router import Router
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Primitive, Root, find
+from batos.tools import connections
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -286,7 +287,10 @@ class MessageRequests:
             return
 
         def reach(root: Root) -> str:
-            held = find(history.resolve(root, request.target), request.selector)
+            target = history.resolve(root, request.target)
+            if connections.is_connection(root, target):
+                return "what is outside, by a tool"
+            held = find(target, request.selector)
             primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None
             return primitive.reach.what if primitive is not None and primitive.reach is not None else ""
 

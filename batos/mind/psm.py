@@ -173,7 +173,7 @@ async def _by_tools(cycle: UvmObject) -> str | None:
         return "\n".join(f"Done: {one.name} ({tool_use.told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
     if done and not attempt.terms.uses_tools(attempt.model_of(role)) and subject_of(str(cycle.brief)).asks:
         cycle.quoted = True  # a question, and a model that would only tell the answer worse
-        return attempt.tools.quotes(ToolUseLimits.of(attempt.settings).result_chars)
+        return attempt.tools.quotes(attempt.settings.tools.result_chars)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone())

@@ -26,10 +26,11 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
     :param role: role of the model that chooses.
     :param system: its system message, where it uses tools by itself.
     """
+    settings = attempt.settings.tools
     native = attempt.terms.uses_tools(attempt.model_of(role))
     done: list[Called] = []
     text, again, asked = brief, None, False
-    for number in range(attempt.settings.tools.rounds):
+    for number in range(settings.rounds):
         choice = await _chosen(attempt, text, number, again, _services(attempt, role, system, by, native=native))
         if choice is None:
             break
@@ -48,7 +49,7 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
             break
         again = None if failed is None else FailedCall(ChosenCall(failed.name, dict(failed.arguments)), str(failed.error))
         if native:
-            text = f"{brief}\n\n{_so_far(done, attempt.settings.tools.result_chars)}"
+            text = f"{brief}\n\n{_so_far(done, settings.result_chars)}"
     return done
 
 

@@ -153,9 +153,12 @@ class Effects:
 
     def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the next call of these arguments is in the journal, ended or not."""
-        said = effects.canonical(arguments)
-        occurrence = self._caller.counts()[name, said]
-        return effects.key_of(self._identity, self._mission, name, said, occurrence) in self._known
+        return self._next(name, arguments) is not None
+
+    def has_ended(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the journal has the end of the next call of these arguments."""
+        record = self._next(name, arguments)
+        return record is not None and record.state in ENDED
 
     @property
     def known(self) -> Mapping[str, EffectRecord]:
@@ -169,6 +172,11 @@ class Effects:
     def standing(self) -> list[EffectRecord]:
         """Return the effects that act and may have happened, in the order in which they were intended."""
         return [one for one in self._known.values() if one.kind != READS and one.state != FAILED]
+
+    def _next(self, name: str, arguments: Mapping[str, Any]) -> EffectRecord | None:
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said]
+        return self._known.get(effects.key_of(self._identity, self._mission, name, said, occurrence))
 
     async def _send(self, record: EffectRecord, call: ToolCall, answer: str = "") -> Any:
         at = effects.now()

@@ -42,6 +42,9 @@ _CONNECTORS = {
     "program": "batos.tools.programs:ProgramConnector",
     "mcp": "batos.tools.mcp_client:McpConnector",
 }
+_NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose keys are names of the place's choice, such as a parameter `pattern`."""
+_VALUES = frozenset({"enum", "const", "default", "examples"})
 _UNCHECKED = frozenset({"pattern", "patternProperties", "format"})  # a stranger's expression may take for ever: his place checks it itself
 
 
@@ -233,9 +236,17 @@ def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any
 
 
 def _checkable(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        return {name: _checkable(value) for name, value in schema.items() if name not in _UNCHECKED or name == "properties"}
-    return [_checkable(one) for one in schema] if isinstance(schema, list) else schema
+    if not isinstance(schema, Mapping):
+        return [_checkable(one) for one in schema] if isinstance(schema, list) else schema
+    found: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in _NAMED and isinstance(value, Mapping):
+            found[name] = {key: _checkable(one) for key, one in value.items()}
+        elif name in _VALUES:
+            found[name] = value
+        elif name not in _UNCHECKED and not (name == "additionalProperties" and "patternProperties" in schema):
+            found[name] = _checkable(value)
+    return found
 
 
 def _fields(call: ToolCall) -> dict[str, Any]:

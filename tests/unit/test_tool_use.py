@@ -48,7 +48,7 @@ class Place:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any], str]] = []
         self.fail: Exception | None = None
-        self.asks = ""
+        self.asks = self.long = ""
         self.gate = asyncio.Event()
         self.gate.set()
         self.entered = asyncio.Event()
@@ -65,7 +65,11 @@ class Place:
             await self.gate.wait()
             if self.fail is not None:
                 raise self.fail
-            return {"time": "17:45", "zone": "JST"} if tool is CLOCK or tool.name == "current_time" else {"written": arguments["path"]}
+            return (
+                {"time": "17:45", "zone": "JST" + self.long}
+                if tool is CLOCK or tool.name == "current_time"
+                else {"written": arguments["path"]}
+            )
 
         return ToolCall(connection="desk", tool=tool, arguments=arguments, send=send, seconds=5, target="desk")
 
@@ -74,9 +78,11 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def desk(folder: Path, place: Place, *, tied: str = "", inference: FakeInference | None = None) -> AsyncIterator[Kernel]:
+async def desk(
+    folder: Path, place: Place, *, tied: str = "", inference: FakeInference | None = None, **settings: Any
+) -> AsyncIterator[Kernel]:
     """A kernel with one connection, `desk`."""
-    async with mind(folder, inference or FakeInference()) as kernel:
+    async with mind(folder, inference or FakeInference(), **settings) as kernel:
         services = ConnectorServices(secret=str, folder=folder)
         box = Toolbox(kernel.image, services, ActingState("image", tied), lambda spec, services: place)
         if "desk" not in box.connections():
@@ -111,6 +117,20 @@ async def test_a_reading_tool_is_called_and_its_answer_cites_it(tmp_path: Path) 
     assert [(one["tool"], one["state"]) for one in result["tools"]] == [("desk.current_time", "DONE")]
     steps = [event["step"] for event in heard.events if event["type"] == "tool"]
     assert steps == ["called", "done"]
+
+
+async def test_the_settings_bound_rounds_and_what_prompts_show(tmp_path: Path) -> None:
+    place, inference = Place(), FakeInference()
+    async with desk(tmp_path / "none", place, **{"tools.rounds": 0}) as kernel:
+        await (await submit(kernel, "m1", GREETING)).end()
+    assert place.calls == []
+    place.long = "x" * 5000
+    async with desk(tmp_path / "short", place, inference=inference, **{"tools.result_chars": 100}) as kernel:
+        await (await submit(kernel, "m1", GREETING)).end()
+    assert len(place.calls) == 1
+    shown = [one.user.count("x" * 50) for one in inference.asked if "desk.current_time answered" in one.user]
+    assert shown
+    assert max(shown) <= 2
 
 
 async def test_an_invention_in_place_of_the_answer_is_not_kept(tmp_path: Path) -> None:

@@ -181,6 +181,23 @@ async def test_an_expression_of_a_stranger_is_not_run_here(image: LivingImage, t
     await box.prepare("shop.order", {"sku": "a" * 64 + "!"})  # `^(a+)+$` would take years
 
 
+async def test_a_parameter_may_have_the_name_of_a_keyword(image: LivingImage, tmp_path: Path) -> None:
+    text = {"type": "string"}
+    named = {"type": "object", "properties": {"pattern": text, "format": text, "enum": text}, "additionalProperties": False}
+    open_names = {"type": "object", "patternProperties": {"^x-": text}, "additionalProperties": False}
+    values = {"type": "object", "properties": {"how": {"enum": [{"format": "a4"}]}}}
+    tools = [dataclasses.replace(ORDERS, name=name, parameters=one) for name, one in {"a": named, "b": open_names, "c": values}.items()]
+    box = toolbox(image, Shop(tools), tmp_path)
+    await box.add(SPEC)
+    await box.prepare("shop.a", {"pattern": "x", "format": "y", "enum": "z"})
+    with pytest.raises(InvalidInput, match="pattern"):
+        await box.prepare("shop.a", {"pattern": 3})
+    await box.prepare("shop.b", {"x-a": "1"})
+    await box.prepare("shop.c", {"how": {"format": "a4"}})
+    with pytest.raises(InvalidInput, match="how"):
+        await box.prepare("shop.c", {"how": {"format": "a5"}})
+
+
 async def test_a_schema_that_refers_abroad_fetches_nothing(image: LivingImage, tmp_path: Path) -> None:
     far = dataclasses.replace(ORDERS, parameters={"type": "object", "properties": {"sku": {"$ref": "http://127.0.0.1:1/schema.json"}}})
     box = toolbox(image, Shop([far]), tmp_path)
