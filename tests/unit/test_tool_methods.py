@@ -212,7 +212,8 @@ async def test_names_in_the_text_are_those_of_connections_and_tools_that_are_the
 
 @pytest.mark.parametrize("call", ["held.nowhere.put_in(text)", "held.my_shop.put_on(text)"])
 async def test_a_tool_that_is_not_there_is_an_error_and_no_method(kernel: Kernel, inference: FakeInference, shop: Shop, call: str) -> None:
-    source = f"def note_(self, text):\n    held = self.tools\n    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
+    tried = f"    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
+    source = f"def note_(self, text):\n    held = self.tools\n{tried}"
     asked = writing(inference, source)
     told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
     assert "is not a connection" in told or "is not a tool of my-shop" in told
@@ -333,7 +334,8 @@ async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then
         await kernel.image.system(bump)
 
     shop.meanwhile = meanwhile
-    source = "def note_(self, text):\n    self.kept += self.tools.my_shop.put_in(text)['count']\n    self._p_changed = True\n    return self.kept\n"
+    body = "    self.kept += self.tools.my_shop.put_in(text)['count']\n    self._p_changed = True\n    return self.kept\n"
+    source = f"def note_(self, text):\n{body}"
     writing(inference, source, "def note_(self, text):\n    return 99\n")
     ended = await sent(kernel, "m1", "thing", "note_", "tea")
     assert ended["result"]["value"] == 11
