@@ -292,6 +292,19 @@ async def test_what_a_method_does_not_catch_is_the_error_of_its_mission(kernel: 
     assert (ended["state"], ended["error"]["code"]) == ("FAILED", "tool_failed")
 
 
+async def test_where_nothing_may_be_done_outside_the_mission_ends_and_the_method_does_not_get_round_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    toolbox.state = toolbox.state._replace(suspended="this image is a copy")
+    body = "    try:\n        return self.tools.my_shop.put_in(text)\n    except Exception:\n        return 'caught'\n"
+    writing(inference, f"def note_(self, text):\n{body}")
+    ended = await with_tools(kernel, "m1", "note_", "tea")
+    assert (ended["state"], ended["error"]["code"], shop.sent) == ("FAILED", "tools_tied", 0)
+
+
 # --- once
 
 
