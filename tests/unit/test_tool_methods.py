@@ -159,6 +159,21 @@ async def test_a_way_round_the_audit_meets_the_same_refusal(kernel: Kernel, infe
     assert shop.sent == 0
 
 
+async def test_a_method_without_the_leave_gets_nothing_done_by_one_that_has_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, APPEND)
+    assert (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"] == 1
+    passing = "def pass_(self, text):\n    try:\n        return self.note_(text)\n    except PermissionError as e:\n        return str(e)\n"
+    writing(inference, passing)
+    told = (await sent(kernel, "m2", "thing", "pass_", "milk"))["result"]["value"]
+    assert "the method 'pass_' has the policy default, which grants no tools" in told
+    assert shop.things == [{"thing": "tea"}]
+    writing(inference, passing.replace("pass_", "hand_"))
+    assert (await with_tools(kernel, "m3", "hand_", "milk"))["result"]["value"] == 2
+
+
 async def test_a_lesson_with_tools_is_kept_untried_where_only_a_tool_could_tell(
     kernel: Kernel, inference: FakeInference, shop: Shop
 ) -> None:
