@@ -27,7 +27,6 @@ import json
 import random
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -58,9 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=200, help="so many, spread over all")
     parser.add_argument("--only", default="", metavar="N,N", help="these tasks, by number")
-    parser.add_argument("--kills", default="2-6", metavar="FROM-TO", help="seconds from a start to the kill, at random between; none: no kills")
+    parser.add_argument(
+        "--kills", default="2-6", metavar="FROM-TO", help="seconds from a start to the kill, at random between; none: no kills"
+    )
     parser.add_argument("--lanes", type=int, default=3, help="daemons, each with an image and tasks of its own, that run beside each other")
-    parser.add_argument("--slow", type=float, default=0.3, help="most seconds that the world takes before it carries out a request, and after")
+    parser.add_argument(
+        "--slow", type=float, default=0.3, help="most seconds that the world takes before it carries out a request, and after"
+    )
     parser.add_argument("--overhead", type=int, default=0, metavar="N", help="measure N calls in the place of the tasks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=Path, default=BUILD / "bfcl", help="folder of the unpacked package")
@@ -75,7 +78,15 @@ def main() -> None:
 @contextlib.asynccontextmanager
 async def world_of(args: argparse.Namespace, slow: float) -> AsyncIterator[str]:
     """URL of a world that lasts as long as the block."""
-    words = [sys.executable, str(Path(__file__).with_name("agency_world.py")), str(args.data), "--slow", str(slow), "--seed", str(args.seed)]
+    words = [
+        sys.executable,
+        str(Path(__file__).with_name("agency_world.py")),
+        str(args.data),
+        "--slow",
+        str(slow),
+        "--seed",
+        str(args.seed),
+    ]
     process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -32,7 +32,6 @@ from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
 from batos.mind.tool_rounds import use_tools
-from batos.mind.tool_use import ToolUseLimits
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
