@@ -145,7 +145,7 @@ def _list(reply: Reply, output: Output) -> None:
     rows = ((one["name"], one["kind"], one["place"], str(len(one["tools"])), _state(one), _verdicts(one)) for one in reply["connections"])
     output.rows(("name", "kind", "place", "tools", "state", "grants"), rows, {"changed": "yellow", "lacks a secret": "yellow"})
     if reply["in_doubt"]:
-        output.note(f"{reply['in_doubt']} effects have not ended; `batos effects --doubt` shows them", "yellow")
+        output.note(f"effects that have not ended: {reply['in_doubt']}; `batos effects --doubt` shows them", "yellow")
 
 
 def _state(one: Reply) -> str:

@@ -46,7 +46,8 @@ async def _connection(one: dict[str, Any]) -> Check:
     if one["suspended"]:
         changed = ", ".join(one["suspended"][:5])
         return Check("tools", "warn", f"{name} has changed tools, which are suspended: {changed}", f"look: batos tools test {name}")
-    return Check("tools", "ok", f"{name}: {one['kind']}{f' {place}' if place else ''}, {len(one['tools'])} tools")
+    count = len(one["tools"])
+    return Check("tools", "ok", f"{name}: {one['kind']}{f' {place}' if place else ''}, {count} {'tool' if count == 1 else 'tools'}")
 
 
 async def unreachable(kind: str, place: str) -> str:

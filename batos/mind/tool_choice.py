@@ -277,6 +277,8 @@ async def _by_schema(
         arguments = await _filled(text, chosen.offer.tool, arguments, open_, services.ask, again)
         by = f"rules, and the model for {_names(open_)}"
     problem = _problem(arguments, chosen.offer.tool)
+    if problem is None and (no_url := _no_url(arguments)) is not None:
+        return ToolChoice((), f"{name} fits ({told}), but the brief names no URL: {no_url!r} is none")
     if problem is not None:
         left = tuple(path for path in chosen.reading.open if not _told(arguments, path))
         return ToolChoice((), f"{name} fits ({told}), but its arguments do not: {problem}", tuple(".".join(path) for path in left))
@@ -346,6 +348,12 @@ def _told(arguments: Any, path: Path) -> bool:
             return False
         arguments = arguments[name]
     return True
+
+
+def _no_url(arguments: Mapping[str, Any]) -> str | None:
+    """Return the value of an argument for a URL that cannot be one: a plain word, such as the one that a question is about."""
+    given = (value for name, value in arguments.items() if name.casefold() in ("url", "uri") and isinstance(value, str))
+    return next((value for value in given if not any(sign in value for sign in ".:/")), None)
 
 
 def _names(paths: Sequence[Path]) -> str:

@@ -108,7 +108,7 @@ def test_the_list_has_one_line_a_connection(capsys: pytest.CaptureFixture[str]) 
     assert first.split() == ["shop", "http", "https://shop.example", "1", "ready", "1", "ask"]
     assert "lacks the secret SHOP" in second
     assert " changed " in third
-    assert "2 effects have not ended" in captured.err
+    assert "effects that have not ended: 2" in captured.err
     assert "nothing may act now: a fork" in captured.err
 
 

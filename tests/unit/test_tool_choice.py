@@ -229,6 +229,16 @@ async def test_no_tool_fits_a_brief_about_something_else() -> None:
     assert (await choose("Who wrote Fidelio?", (), ChoiceServices())).why == "no tool is offered"
 
 
+async def test_a_word_is_no_url_and_nothing_is_fetched_for_a_question_about_it() -> None:
+    fetch = tool("web.fetch", "Read a page of the web.", schema("url", url=about(TEXT, "The URL of the page.")))
+    ask = Asked({"url": "HTTP"}, {"url": "https://a.example/x"})
+    choice = await choose("What is HTTP?", [fetch], ChoiceServices(ask=ask), floor=-1)
+    assert choice.calls == ()
+    assert "names no URL: 'HTTP'" in choice.why
+    choice = await choose("Read the page https://a.example/x", [fetch], ChoiceServices(ask=ask), floor=-1)
+    assert [call.arguments for call in choice.calls] == [{"url": "https://a.example/x"}]
+
+
 async def test_a_tool_whose_required_arguments_the_brief_does_not_tell_fits_less() -> None:
     told = "Calculate the area of a triangle from its base and height."
     assert (await choose(told, TOOLS, ChoiceServices(likeness=alike_by_words), floor=0.9)).calls == ()
