@@ -245,7 +245,7 @@ async def test_only_its_folders_can_be_read_and_changed(runner: Runner, tmp_path
     for place in (f"{tmp_path}/hidden/note", f"{tmp_path}/open/link", "/etc/shadow", f"/proc/{os.getpid()}/environ"):
         with pytest.raises(ToolFailed, match=r"exit code 1.*(denied|No such)"):
             await runner.run("cat {a}", {"a": place}, folders=folders)
-    with pytest.raises(ToolFailed, match="Permission denied(?s:.)*its options `folders` and `network`"):
+    with pytest.raises(ToolFailed, match=r"Permission denied(?s:.)*its options `folders` and `network`"):
         await runner.run("cat {a}", {"a": f"{tmp_path}/hidden/note"}, folders=folders)
     for place in ("shown/note", "hidden/note", "open/link", "new"):
         with pytest.raises(ToolFailed, match="exit code"):
