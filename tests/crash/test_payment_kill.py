@@ -64,7 +64,7 @@ def test_a_payment_is_made_once(tmp_path: Path, scripted: ScriptedOllama, till: 
     with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
         options = {"seconds": PAYMENT_S + 1}
         assert peer.ask("tool_add", name="till", kind="http", place=till.origin, options=options)["type"] != "error"
-        sent = peer.ask("send", id="pay", target="lobby.tools.till", selector="call_", args=["post", payment], write=True)
+        sent = peer.ask("send", id="pay", target="tools.till", selector="call_", args=["post", payment], write=True)
         assert sent["type"] == "accepted", sent
         assert till.asked.wait(END_S)
         assert till.orders == []
