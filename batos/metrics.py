@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import functools
 import ipaddress
+import selectors
 import socket
 import sys
 import threading
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("batos")
 
 READERS = 8  # readers at the same time; one more cuts off the oldest
+_LOOK_S = 0.5  # seconds between two looks for slow readers, as long as there are readers
 READ_S = 10.0  # seconds for a reader to send its request and receive the reply
 _THREADS = 4 * READERS  # threads, including those that still serve readers that were cut off; further readers are turned away
 
@@ -62,14 +64,14 @@ class Exporter:
             ) from None
         self.address = f"{bracketed(host)}:{self._server.server_port}"
         self._server.set_app(_guarded(make_wsgi_app(registry), host, self._server.server_port))
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_until_ended, name="metrics", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Close the address."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.end()
         self._thread.join()
+        self._server.server_close()
 
 
 def _guarded(app: App, host: str, port: int) -> App:
@@ -101,13 +103,35 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     request_queue_size = 128  # with the default of five, a reader in a crowd would wait for seconds
     allow_reuse_port = False  # report a port that is taken
+    timeout = 0  # of `handle_request`: a connection that is gone again is not waited for
 
     def __init__(self, host: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._lock = threading.Lock()
         self._readers: dict[socket.socket, float] = {}  # connection: its start; the oldest comes first
         self._at_work = 0
+        self._ends, self._ended = socket.socketpair()
         super().__init__((host, port), _Handler)
+
+    def serve_until_ended(self) -> None:
+        """Answer readers until `end`; without readers the thread sleeps."""
+        with selectors.DefaultSelector() as ready:
+            ready.register(self, selectors.EVENT_READ)
+            ready.register(self._ended, selectors.EVENT_READ)
+            while self._ended not in (found := [key.fileobj for key, _ in ready.select(_LOOK_S if self._readers else None)]):
+                if found:
+                    self.handle_request()
+                self.service_actions()
+
+    def end(self) -> None:
+        """End `serve_until_ended`, from another thread."""
+        self._ends.close()
+
+    def server_close(self) -> None:
+        """Close the address."""
+        super().server_close()
+        self._ends.close()
+        self._ended.close()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Tell whether there is a thread for one more reader."""
@@ -139,7 +163,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close slow connections; called twice a second."""
+        """Close slow connections."""
         with self._lock:
             for request, since in list(self._readers.items()):
                 if time.monotonic() - since > READ_S:

@@ -6,7 +6,8 @@ says so. Half of each set is kept back: rules and limits were tuned on the other
 where any task with an even number asks it, else `held`.
 
 Told are, by set and half: `function`, right by likeness alone; `rules`, all arguments right by rules alone, for the right function;
-`likeness`, the same with the embedder; `chosen`, right function and all arguments, with the model for what is left open; `none`, no call.
+`likeness`, the same with the embedder; `unasked`, right function and all arguments where the model is not asked; `chosen`, the same with
+the model for what is left open; `called`, any call; `none`, no call; `asked`, inferences.
 `--alone N`: beside it, N tasks of each set whose arguments the model alone fills in.
 
     python bench/tool_choice.py --json
@@ -226,10 +227,12 @@ class Bench:
         about = f"{own.tool.name} {own.tool.description}"
         rules = read_arguments(task.text, own.tool.parameters, about)
         alike = await own_reading(task.text, own, self.likeness)
+        unasked = await choose(task.text, offers, ChoiceServices(likeness=self.likeness))
         return {
             "function": best.name == task.right,
             "rules": self.scorer.right(task, [(task.right, rules.arguments)]),
             "likeness": self.scorer.right(task, [(task.right, alike)]),
+            "unasked": self.scorer.right(task, [(call.name, call.arguments) for call in unasked.calls]),
             "chosen": self.scorer.right(task, calls),
             "called": bool(calls),
         }
@@ -238,7 +241,9 @@ class Bench:
         """Whether the model alone fills in the arguments of the right function."""
         own = next(offer for offer in task.offers() if offer.name == task.right)
         told = [f"- {name}: {one.get('description', '')}" for name, one in own.tool.parameters["properties"].items()]
-        prompt = "\n".join((f"Request: {task.text}", f"Tool: {own.tool.line()}", *told, "Fill in from the request. Answer with one JSON object."))
+        prompt = "\n".join(
+            (f"Request: {task.text}", f"Tool: {own.tool.line()}", *told, "Fill in from the request. Answer with one JSON object.")
+        )
         try:
             given = json.loads(await self.ask(prompt, {**own.tool.parameters, "additionalProperties": False}))
         except ValueError:

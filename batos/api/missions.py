@@ -27,6 +27,7 @@ from batos.mind.router import Router
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Primitive, Root, find
+from batos.tools import connections
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -286,7 +287,10 @@ class MessageRequests:
             return
 
         def reach(root: Root) -> str:
-            held = find(history.resolve(root, request.target), request.selector)
+            target = history.resolve(root, request.target)
+            if connections.is_connection(root, target):
+                return "what is outside, by a tool"
+            held = find(target, request.selector)
             primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None
             return primitive.reach.what if primitive is not None and primitive.reach is not None else ""
 
@@ -298,7 +302,7 @@ class MessageRequests:
     ) -> None:
         """Accept a message as a mission. One that could only fail is refused: a target that is not there, arguments that do not fit."""
         sent = request if isinstance(request, schemas.SendRequest) else None
-        marks = {name: True for name in ("write", "tools") if sent is not None and getattr(sent, name)}
+        marks: dict[str, Any] = {name: True for name in ("write", "tools") if sent is not None and getattr(sent, name)}
         first = functools.partial(messages.check_message, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, **marks)
         message = _message_option(request.target, selector, args, kwargs, marks)
         options = {**message, **_options(request), "may_ask": sent is not None and sent.may_ask}

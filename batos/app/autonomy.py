@@ -325,15 +325,15 @@ class ImprovementLoop:
         :param curate: runs the memory's curator.
         """
         self._settings, self._image, self._inference, self._codex = settings, image, inference, codex
-        self._curate, self._substrate = curate, substrate
-        self._ground = Ground(
+        self.curate, self._substrate = curate, substrate
+        self.ground = Ground(
             settings,
             audit,
             lambda: substrate.models.there(),
             curates=curate is not None,
             trains=lambda: change_preparation.why_no_training(settings, substrate.profile),
         )
-        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autonomy.mode == "off"
+        self._audits, off = Audits(self.ground, substrate.why_unfit), settings.autonomy.mode == "off"
         self.propose: Propose = nothing_proposed if off else self._audits.propose
         self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
@@ -347,7 +347,7 @@ class ImprovementLoop:
         if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
-        rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self._ground, self._tasks)
+        rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self.ground, self._tasks)
         staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
@@ -355,7 +355,7 @@ class ImprovementLoop:
                 image, settings, leash, lambda: self._substrate.factory, staging
             ),
         }
-        parts = ImproverParts(self._ground, self._audits, rehearsals, preparations, self._curate)
+        parts = ImproverParts(self.ground, self._audits, rehearsals, preparations, self.curate)
         improver = self.improver = Improver(image, self._inference, leash, parts, quiet=scheduler.quiet)
 
         def hear(ended: MissionEnded) -> None:

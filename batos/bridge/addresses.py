@@ -6,6 +6,7 @@ its brackets. This machine is never reached through a proxy. An error names the 
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import re
@@ -135,13 +136,11 @@ def _certificates(address: Address) -> ssl.SSLContext:
     """
     import ssl
 
-    import httpx
-
     for name in _CERTIFICATES:
         if path := os.environ.get(name):
             try:
                 if name == "SSL_CERT_FILE":
-                    return ssl.create_default_context(cafile=path)
+                    return _read_certificates(path, os.stat(path).st_mtime_ns)
                 if not os.path.isdir(path):
                     raise OSError("the folder does not exist")
                 return ssl.create_default_context(capath=path)
@@ -151,6 +150,22 @@ def _certificates(address: Address) -> ssl.SSLContext:
                         f"{name} names {shown(path)}, which has no certificates that can be read ({e.strerror or e}), and the Ollama at "
                         f"{address.host} needs some; correct or unset {name}"
                     ) from None
+    return _library_certificates()
+
+
+@functools.lru_cache(maxsize=2)
+def _read_certificates(path: str, changed_ns: int) -> ssl.SSLContext:
+    """Return the certificates of a file, which all connections of the process share: to read them takes 20 ms."""
+    import ssl
+
+    return ssl.create_default_context(cafile=path)
+
+
+@functools.cache
+def _library_certificates() -> ssl.SSLContext:
+    """Return the trusted certificates of the library, which all connections of the process share."""
+    import httpx
+
     return httpx.create_ssl_context(trust_env=False)
 
 

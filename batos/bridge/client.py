@@ -152,7 +152,7 @@ def _whole_chats() -> type[AsyncClient]:
     from batos.bridge.client_library import AsyncClient
 
     class WholeChats(AsyncClient):
-        async def chat(self, *args: Any, tools: Sequence[Mapping[str, Any]] = (), **more: Any) -> Any:
+        async def chat(self, *args: Any, tools: Sequence[Mapping[str, Any]] = (), **more: Any) -> Any:  # type: ignore[override]
             """Chat, with the tools sent as they are: the library's own type drops nested properties, `anyOf` and `$ref`."""
             token = _TOOLS.set(tuple(tools))
             try:

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from batos.cli.output import Output, PassingLine, one_line, size
+from batos.cli.output import Output, PassingLine, clean, one_line, size
 from batos.errors import BatosError, DaemonUnavailable
 from batos.wire import Client
 
@@ -138,6 +138,9 @@ class MissionWatcher:
             self._close_answer()
             self._streamed = ""
             self._line(event, "", f"that was refused, {event.get('why')}; it is written anew")
+        elif kind == "tool":
+            self._passing.clear()
+            self._line(event, "", tool_step(event))
         elif kind == "needs_input":
             self._question(event)
         elif kind == "provision":
@@ -265,19 +268,38 @@ def _reason(error: dict[str, Any]) -> str:
     return f"{error.get('code')}: {error.get('message')}"
 
 
+def tool_step(event: dict[str, Any]) -> str:
+    """Return what a `tool` event says, in one line."""
+    name, step = clean(str(event.get("tool", ""))), event.get("step")
+    if step == "called":
+        return one_line(f"calls {name} {clean(str(event.get('arguments', '')))}", 200)
+    if step == "done":
+        return one_line(f"{name} answered {clean(str(event.get('result', '')))}", 200)
+    if step == "progress":
+        return one_line(f"{name}: {clean(str(event.get('line', '')))}", 200)
+    return one_line(f"{name} {step}: {clean(_reason(event.get('error') or {}))}", 400)
+
+
 def sources(result: dict[str, Any]) -> list[str]:
     """Return the passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
     cited = result.get("citations") or []
-    whose = "tools" if any(one.get("origin") == "tool" for one in cited) else "memory"
-    said = [f"quoted from {whose}, word for word: the model's own answer was not from there"] if result.get("quoted") else []
+    if result.get("quoted") and any(_is_called(one) for one in cited):
+        said = ["quoted from tools, word for word"]
+    else:
+        said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
     return said + [source(one) for one in cited]
+
+
+def _is_called(cited: dict[str, Any]) -> bool:
+    """Return True if a tool answered the passage, and no note of a method is meant."""
+    return str(cited.get("source", "")).startswith("tool:")
 
 
 def source(one: dict[str, Any]) -> str:
     """Return the source of a cited passage, in one line."""
     if one.get("origin") == "user":
         told = f"you said so{' on ' + one['day'] if one.get('day') else ''} ({one['source']})"
-    elif one.get("origin") == "tool":
+    elif _is_called(one):
         return f"[{one['n']}] the tool {one['title']}: batos effects"
     elif one.get("origin") == "self":
         told = f"an answer of its own ({one['source']})"
@@ -447,7 +469,7 @@ def _provenance(record: dict[str, Any], output: Output) -> None:
     if sources:
         output.say("  sentence by sentence from: " + ", ".join(name or "the weaver" for name in sources), "dim")
     for one in record.get("thought", {}).get("citations") or []:
-        output.say(f"  {'from a tool' if one.get('origin') == 'tool' else 'from memory'}: {source(one)}", "dim")
+        output.say(f"  {'from a tool' if _is_called(one) else 'from memory'}: {source(one)}", "dim")
     if (record.get("result") or {}).get("quoted"):
         output.say("  quoted word for word", "dim")
 

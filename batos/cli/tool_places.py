@@ -20,7 +20,7 @@ from batos.image.effects import CLASSES
 
 _WEB = ("http://", "https://")
 _TELLTALE = re.compile(r"auth|token|secret|passw|cookie|api.?key|credential", re.IGNORECASE)
-_NAMED_SECRET = "{secret:"
+_BY_NAME = "{secret:"
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _pairs(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
 def _check_no_secret(flag: str, given: dict[str, str]) -> None:
     """Refuse a value that looks like a secret: it would be in the image, and stay in its history."""
     for name, value in given.items():
-        if _TELLTALE.search(name) and value and _NAMED_SECRET not in value:
+        if _TELLTALE.search(name) and value and _BY_NAME not in value:
             raise typer.BadParameter(
                 f"{flag} {name} looks like a secret, which would stay in the image: keep it with `batos secrets set NAME`, and write "
                 "{secret:NAME} in its place"

@@ -36,8 +36,8 @@ from batos.doctor.installation import (
 )
 
 __all__ = [
-    "DEPENDENCIES", "REINSTALL", "Check", "State", "connections", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files", "image",
-    "info_at", "models", "ollama", "others", "python", "sandbox", "training", "unreachable", "variables", "walls",
+    "DEPENDENCIES", "REINSTALL", "Check", "State", "connections", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files",
+    "image", "info_at", "models", "ollama", "others", "python", "sandbox", "training", "unreachable", "variables", "walls",
 ]  # fmt: skip
 
 

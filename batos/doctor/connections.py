@@ -55,6 +55,11 @@ async def unreachable(kind: str, place: str) -> str:
         return ""
     if place.startswith(("http://", "https://")):
         return await _no_server(place)
+    return await asyncio.to_thread(_not_here, kind, place)
+
+
+def _not_here(kind: str, place: str) -> str:
+    """Return why a file, folder or program of this machine cannot be used; empty if it can."""
     if kind == "folder":
         return "" if os.access(place, os.R_OK | os.X_OK) and Path(place).is_dir() else f"{place} is no folder that can be read"
     if kind == "openapi":

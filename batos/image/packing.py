@@ -89,7 +89,7 @@ class _Reach(GC):
                 roots += self.findrefs(position)
 
 
-class _Packer(FileStoragePacker):
+class Packer(FileStoragePacker):
     """Packer that syncs the copy before it becomes the image, and can be stopped.
 
     A transaction of which it selects records is checked against its seal, and sealed anew; those after the time of
@@ -196,7 +196,7 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
             turns.take()
             return references(*args)
 
-        packer = _Packer(storage, checked, until, gc)
+        packer = Packer(storage, checked, until, gc)
         packer.turns = turns
         try:
             position = packer.pack()

@@ -292,8 +292,7 @@ def resolve(uri: str) -> tuple[Any, dict[str, Any]]:
 
     :raises ConfigError: if no storage answers to it.
     """
-    import zodburi  # late: it imports every storage there is
-
+    zodburi = zodb_patches.uri_resolvers()
     scheme = uri.split("://", 1)[0] if "://" in uri else ""
     path = file_path(uri)
     if path is not None and not path.name:

@@ -11,6 +11,7 @@ Each name that is replaced in ZODB's modules is asserted at import, so that a ZO
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -178,6 +179,16 @@ def index_is_behind(storage: Any, oid: bytes, position: int, inode: int) -> bool
     """Return True if the index of the file with this inode knows no record of the object at or behind the position."""
     with storage._lock:
         return os.stat(storage._file_name).st_ino == inode and index_position(storage, oid) < position
+
+
+@functools.cache
+def uri_resolvers() -> Any:
+    """Return `zodburi`, which then looks up once what answers to URIs: for each of them it read the metadata of all packages, 5 ms."""
+    import zodburi  # late: it imports every storage there is
+
+    assert callable(vars(zodburi)["entry_points"]), "this zodburi looks up what answers to a URI in another way"
+    vars(zodburi)["entry_points"] = functools.cache(vars(zodburi)["entry_points"])
+    return zodburi
 
 
 def drop_index(storage: Any) -> bool:

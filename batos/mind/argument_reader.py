@@ -8,6 +8,7 @@ filled only where something speaks for it. Nothing is invented: each value is on
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 import zoneinfo
@@ -47,12 +48,10 @@ _REQUIRED, _OPTIONAL = -0.7, 1.0  # score of a required parameter without value;
 _EVIDENT = 0.8  # score from which something speaks for a value besides its type
 _ORDER = 0.25
 _TEXT_LEAST = 0.0  # least score of a text: a poor one is worse than none, which a model may fill
-_GENERIC = frozenset(
-    map(stem_of, "include included including is has show get return returned with use enable enabled flag option optional should want value "
-        "number list name type id array string parameter boolean true false default detail information info".split())
-) - frozenset(("detail",))  # fmt: skip
 _CHOICE_QUOTED = re.compile(r"(?<!\w)['\"‘“]([^'\"’”\n]{1,40})['\"’”](?!\w)")
-_EXAMPLES = re.compile(r"(?:e\.g\.?,?|such as|for example,?|like|options?(?: include| are)?:?|one of|either|can be|could be)\s+([^.;()]{2,120})", re.I)
+_EXAMPLES = re.compile(
+    r"(?:e\.g\.?,?|such as|for example,?|like|options?(?: include| are)?:?|one of|either|can be|could be)\s+([^.;()]{2,120})", re.I
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
 _AS_DEFAULT = re.compile(r"default(?:s|ed)?(?: value)?(?: is| to|:|=| of)?\s*['\"]?([\w.+/-]+)", re.I)
 
@@ -144,7 +143,9 @@ def candidates(text: str, parameters: Sequence[ReadParameter]) -> dict[str, list
     return {one.label: list(dict.fromkeys(texts)) for one in open_}
 
 
-def read_arguments(text: str, schema: Mapping[str, Any], about: str = "", alike: Mapping[tuple[str, str], float] | None = None) -> ArgumentReading:
+def read_arguments(
+    text: str, schema: Mapping[str, Any], about: str = "", alike: Mapping[tuple[str, str], float] | None = None
+) -> ArgumentReading:
     """Fill a tool's parameters with values of a text.
 
     :param about: name and description of the tool.
@@ -218,10 +219,14 @@ class _Brief:
     values: list[BriefValue] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.words, self.values = words_of(self.text), values_of(self.text)
+        self.words, self.values = words_of(self.text[:TEXT_LIMIT]), values_of(self.text)
+        self._starts, self._ends = [word.start for word in self.words], [word.end for word in self.words]
         self.numbers = [value for value in self.values if value.kind == NUMBER]
+        self.counts = {word.start for word in self.words if any(n.start < word.end and word.start < n.end for n in self.numbers)}
         self.series = {(part.start, part.end): value for value in self.values for part in value.parts if part.kind == NUMBER}
-        self.figures = any(self.text[value.start : value.end][-1:].isdigit() or value.unit in ("percent", "dollar") for value in self.numbers)
+        self.figures = any(
+            self.text[value.start : value.end][-1:].isdigit() or value.unit in ("percent", "dollar") for value in self.numbers
+        )
 
     @cached_property
     def folded(self) -> str:
@@ -234,11 +239,13 @@ class _Brief:
 
     def before(self, value: BriefValue, count: int) -> list[Word]:
         """Return the words before a value, the nearest first."""
-        return [word for word in reversed(self.words) if word.end <= value.start][:count]
+        at = bisect.bisect_right(self._ends, value.start)
+        return self.words[max(0, at - count) : at][::-1]
 
     def after(self, value: BriefValue, count: int) -> list[Word]:
         """Return the words after a value, the nearest first."""
-        return [word for word in self.words if word.start >= value.end][:count]
+        at = bisect.bisect_left(self._starts, value.end)
+        return self.words[at : at + count]
 
 
 class _Taking:
@@ -309,7 +316,7 @@ class _Taking:
                     break
                 if "," in gap or word.low in ("and", "und", "et", "y"):
                     crossed *= 0.75
-                if any(other.start < word.end and word.start < other.end for other in self._brief.numbers):
+                if word.start in self._brief.counts:
                     crossed *= 0.35
                 for stem, weight in weights.items():
                     if word.stem and _kin(word.stem, stem):
@@ -342,7 +349,7 @@ class _Taking:
             score += 0.8
         elif self._brief.text[value.start].isalpha():  # a number in words mostly belongs to the noun behind it
             score -= 1.0 if self._brief.figures else 0.0
-        if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and not value.unit in self._lists.measures:
+        if (noun := stem_of(value.unit)) and any(_kin(noun, stem) for stem in self._name) and value.unit not in self._lists.measures:
             score += 0.6
         years = isinstance(read, int) and 1000 <= read <= 2100 and not value.unit
         if "year" in self.of.words or "date" in self._kinds:
@@ -358,7 +365,11 @@ class _Taking:
         read: Any = value.value
         items = self.of.schema.get("items")
         integral = self.of.kind == "integer" or (isinstance(items, dict) and items.get("type") == "integer")
-        if value.unit == "percent" and not integral and not any(stem.startswith("percent") for stem in {*self._name, *_stems(self.of.about)}):
+        if (
+            value.unit == "percent"
+            and not integral
+            and not any(stem.startswith("percent") for stem in {*self._name, *_stems(self.of.about)})
+        ):
             read = round(read / 100, 12)
         if integral:
             return int(read) if float(read).is_integer() else None
@@ -521,7 +532,7 @@ class _Taking:
 
     def _switches(self) -> list[_Fit]:
         """Return True for a switch that the brief names, False for one that it denies."""
-        stems = [stem for stem in self._name if stem not in _GENERIC] or [stem for stem in self._name if stem == "detail"]
+        stems = [stem for stem in self._name if stem not in self._lists.generic]
         fresh = [stem for stem in stems if stem not in self._brief.tool] or stems
         if not fresh:
             return []
@@ -553,7 +564,7 @@ def named_share(text: str, name: str) -> float:
 
 
 def _stems(text: str) -> set[str]:
-    return {stem for stem in (stem_of(part) for part in _CAMEL.split(text)) if stem and stem not in _GENERIC}
+    return {stem for stem in (stem_of(part) for part in _CAMEL.split(text)) if stem and stem not in vocabulary().generic}
 
 
 def _kin(one: str, other: str) -> bool:

@@ -20,9 +20,10 @@ from batos.memory.tokenizer import STOP, words
 NUMBER, QUOTED, DATE, TIME, CODE, NAME, PHRASE, LIST, FORMULA, REST, TOPIC = (
     "number", "quoted", "date", "time", "code", "name", "phrase", "list", "formula", "rest", "topic",
 )  # fmt: skip
-"""Kinds of values. A rest is what stands behind a colon, a topic what stands behind "for" or "about" to the end. A code is an address, a path, a file's name, or letters mixed with digits."""
-TEXT_LIMIT, VALUES_LIMIT = 4000, 120
-"""Greatest number of characters of a brief that is read, and of the values that are found in it."""
+"""Kinds of values. A code is an address, a path, a file's name, or letters mixed with digits; a rest is what stands behind a colon, a
+topic what stands behind "for" or "about" to the end of the brief."""
+TEXT_LIMIT, VALUES_LIMIT, DIGITS = 3000, 80, 30
+"""Greatest number of characters of a brief that is read, of the values that are found in it, and of the digits of a number."""
 _FIGURE = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)|\d+\.\d+|\d+,\d{1,2}(?![\d,])(?! ?,)|\d+|\.\d+"
 _NUMBER = re.compile(
     rf"(?<![\w.^])(?P<sign>[-−+](?=[\d.$€£]))?(?P<money>[$€£¥₹])? ?(?P<figure>{_FIGURE})"
@@ -36,18 +37,24 @@ _QUOTED = re.compile(
 )
 _WORD = re.compile(r"[^\W_](?:[^\s,;:?!()\[\]{}\"“”„«»`=<>]*[^\W_])?(?:\.(?=[A-Z]\.)|(?<=[A-Z]\.[A-Z])\.)?|[&]")
 _CODE = re.compile(
-    r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w./])(?:~?/|[A-Za-z]:[\\/])[\w.~/\\-]*\w|\b\d+[/-](?=[A-Za-z]*\d)[A-Z][A-Za-z\d-]*\b|"
+    r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w./])(?:~?/|[A-Za-z]:[\\/])[\w.~/\\-]*\w|"
+    r"\b\d+[/-](?=[A-Za-z]*\d)[A-Z][A-Za-z\d-]*\b|"
     r"\b[\w-]+\.(?:txt|md|csv|json|xml|ya?ml|toml|py|js|html?|pdf|docx?|xlsx?|png|jpe?g|gif|mp[34]|wav|zip|gz|log|db|sql)\b|"
     r"\b[A-Za-z]\w*_\w+\b|"
     r"\b(?=[A-Za-z\d]*[A-Za-z])(?=[A-Za-z\d-]*\d)(?![\d.]+[A-Za-z/]{1,4}\b)[A-Za-z\d]+(?:-[A-Za-z\d]+)*\b"
 )
+_TERM = r"(?:\d*\.?\d*\*?(?:(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]{1,30}\)|[a-z])(?:(?:\^|\*\*)[-\w().]{1,8}|[²³])?"
 _FORMULA = re.compile(
-    r"(?:[a-z]\([a-z]\) ?= ?)?(?<![\w.'])(?=[^\s]{0,40}[a-z(\d])"
-    r"(?:\d*\.?\d*\*?(?:(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]{1,30}\)|[a-z])(?:(?:\^|\*\*)[-\w().]{1,8}|[²³])?|\d+(?:\.\d+)?)"
-    r"(?: ?[-+*/] ?(?:\d*\.?\d*\*?(?:(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]{1,30}\)|[a-z])(?:(?:\^|\*\*)[-\w().]{1,8}|[²³])?(?![\w'])|\d+(?:\.\d+)?(?![\w.]*\d*[A-Za-z])))*"
+    rf"(?:[a-z]\([a-z]\) ?= ?)?(?<![\w.'])(?=[^\s]{{0,40}}[a-z(\d]){_TERM}|\d+(?:\.\d+)?)"
+    rf"(?: ?[-+*/] ?{_TERM}(?![\w'])|\d+(?:\.\d+)?(?![\w.]*\d*[A-Za-z])))*"
+)
+_TOPIC = re.compile(
+    r"\b(?:for|about|nach|über|sur|sobre|acerca de)\s+(?:(?:the|a|an|der|die|das|le|la|les|el|los|las)\s+)?([^\n.!?;]{3,200}?)[\s.?!]*$"
 )
 _ISO = re.compile(r"\b(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})\b|\b(\d{1,2})([-/.])(\d{1,2})\5(\d{4})\b")
-_TIME = re.compile(r"\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b\.?)?|\b\d{1,2}\s?(?:[ap]m\b|[ap]\.m\.|uhr\b)|\b(?:noon|midnight)\b", re.IGNORECASE)
+_TIME = re.compile(
+    r"\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b\.?)?|\b\d{1,2}\s?(?:[ap]m\b|[ap]\.m\.|uhr\b)|\b(?:noon|midnight)\b", re.IGNORECASE
+)
 _BRACKETED = re.compile(r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|\{[^{}]*\}")
 _TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof", "St", "No", "Nr", "Hr", "Fr", "Sr", "Sra", "Mme")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -91,6 +98,8 @@ class Vocabulary(NamedTuple):
     within: frozenset[str]
     joining: frozenset[str]
     weak: frozenset[str]
+    generic: frozenset[str]
+    """Stems"""
     negations: frozenset[str]
     relative: frozenset[str]
     months: dict[str, int]
@@ -111,16 +120,23 @@ def vocabulary() -> Vocabulary:
     table = tomllib.loads(resources.files("batos.mind").joinpath("brief_values.toml").read_text("utf-8"))
     months = {word: n for n, line in enumerate(table["months"].strip().splitlines(), 1) for word in line.split()}
     pairs = {unit: line.split("|") for unit, line in table["units"].items()}
+    listed = {name: frozenset(told.split()) for name, told in table.items() if isinstance(told, str)}
     return Vocabulary(
-        frozenset(table["opening"].split()), frozenset(table["within_names"].split()), frozenset(table["joining"].split()),
-        frozenset(table["weak"].split()), frozenset(table["negations"].split()), frozenset(table["relative_days"].split()), months,
-        {word: int(n) for n, line in table["numbers"].items() for word in line.split()},
-        {word: int(n) for n, line in table["scales"].items() for word in line.split()},
-        {word: unit for unit, (spelled, _) in pairs.items() for word in spelled.split()},
-        {unit: frozenset(map(stem_of, measured.split())) for unit, (_, measured) in pairs.items()},
-        {unit: frozenset(spelled.split()) for unit, (spelled, _) in pairs.items()},
-        {kind: frozenset(line.split()) for kind, line in table["kinds"].items()},
-    )  # fmt: skip
+        opening=listed["opening"],
+        within=listed["within_names"],
+        joining=listed["joining"],
+        weak=listed["weak"],
+        generic=frozenset(map(stem_of, listed["generic"])),
+        negations=listed["negations"],
+        relative=listed["relative_days"],
+        months=months,
+        numbers={word: int(n) for n, line in table["numbers"].items() for word in line.split()},
+        scales={word: int(n) for n, line in table["scales"].items() for word in line.split()},
+        units={word: unit for unit, (spelled, _) in pairs.items() for word in spelled.split()},
+        measures={unit: frozenset(map(stem_of, measured.split())) for unit, (_, measured) in pairs.items()},
+        spellings={unit: frozenset(spelled.split()) for unit, (spelled, _) in pairs.items()},
+        kinds={kind: frozenset(line.split()) for kind, line in table["kinds"].items()},
+    )
 
 
 def folded(text: str) -> str:
@@ -141,7 +157,11 @@ def words_of(text: str) -> list[Word]:
 
 def values_of(text: str) -> list[BriefValue]:
     """Return the values in a text, in their order; they may overlap: a list and its items, a date and its year."""
-    text = text[:TEXT_LIMIT]
+    return list(_values(text[:TEXT_LIMIT]))
+
+
+@lru_cache(maxsize=64)  # a brief is read once for each tool
+def _values(text: str) -> tuple[BriefValue, ...]:
     found = [*_bracketed(text), *_quotations(text), *_behind_colons(text), *_topics(text), *_dates(text), *_formulas(text)]
     found += [BriefValue(TIME, m.start(), m.end(), m[0]) for m in _TIME.finditer(text)]
     found += [BriefValue(CODE, m.start(), m.end(), m[0]) for m in _CODE.finditer(text) if not _number_of(m[0])]
@@ -155,7 +175,7 @@ def values_of(text: str) -> list[BriefValue]:
     found += _lists(text, [value for value in numbers if not _inside(value, dates)])
     found += _lists(text, _outermost([value for value in found if value.kind in (QUOTED, CODE, NAME, PHRASE)]))
     unique = {(value.kind, value.start, value.end): value for value in found}
-    return sorted(unique.values(), key=lambda value: (value.start, -value.end))[:VALUES_LIMIT]
+    return tuple(sorted(unique.values(), key=lambda value: (value.start, -value.end))[:VALUES_LIMIT])
 
 
 def frame_of(text: str) -> str:
@@ -208,7 +228,7 @@ def _behind_colons(text: str) -> Iterator[BriefValue]:
 
 
 def _topics(text: str) -> Iterator[BriefValue]:
-    said = re.search(r"\b(?:for|about|nach|über|sur|sobre|acerca de)\s+(?:(?:the|a|an|der|die|das|le|la|les|el|los|las)\s+)?([^\n.!?;]{3,200}?)[\s.?!]*$", text)
+    said = _TOPIC.search(text)
     if said is not None:
         yield BriefValue(TOPIC, said.start(1), said.end(1), said[1])
 
@@ -251,7 +271,12 @@ def _around(text: str, tokens: Sequence[re.Match[str]], at: int, month: int) -> 
     before = at - 1
     while before >= 0 and folded(tokens[before][0]) in skipped:
         before -= 1
-    if before >= 0 and tokens[before][0].isdigit() and 1 <= int(tokens[before][0][:6]) <= 31 and tokens[at].start() - tokens[before].end() < 9:
+    if (
+        before >= 0
+        and tokens[before][0].isdigit()
+        and 1 <= int(tokens[before][0][:6]) <= 31
+        and tokens[at].start() - tokens[before].end() < 9
+    ):
         day, begin = int(tokens[before][0]), tokens[before].start()
     last = tokens[at]
     for token in tokens[at + 1 : at + 5]:
@@ -278,6 +303,8 @@ def _number_of(text: str) -> float | int | None:
     if re.fullmatch(r"-?\d+,\d{1,2}", plain):
         plain = plain.replace(",", ".")
     plain = plain.replace(",", "")
+    if len(plain) > DIGITS:
+        return None
     try:
         return int(plain) if re.fullmatch(r"-?\d+", plain) else float(plain)
     except ValueError:
@@ -334,9 +361,7 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
         if at == 0 and capital and len(said) > 1 and said[1].text[:1].islower():  # most likely a verb
             capital = False
         inner = adjoins and (word.low in lists.within or word.text.isdigit())
-        if capital and (adjoins or not run):
-            run.append(word)
-        elif inner and not capital and word.low != "for":
+        if (capital and (adjoins or not run)) or (inner and not capital and word.low != "for"):
             run.append(word)
         else:
             if run:

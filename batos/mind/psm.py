@@ -21,6 +21,7 @@ from batos.errors import BatosError, BudgetSpent, GrantNeeded, InferenceFailed, 
 from batos.image.effects import READS
 from batos.image.living_image import add_missing
 from batos.memory.objects import TOOL
+from batos.memory.tokenizer import subject_of
 from batos.mind import answer_checks, evidence, plans, prompts, rule_answers, tool_use
 from batos.mind.attempt import Attempt, PromptContext, current
 from batos.mind.brief_analysis import Flavour, said_of
@@ -169,6 +170,9 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     if done and not attempt.terms.uses_tools(attempt.model_of(role)) and all(one.kind not in ("", READS) for one in done):
         # What was done is known, and a model that does not use tools could only tell it worse.
         return "\n".join(f"Done: {one.name} ({tool_use.told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
+    if done and not attempt.terms.uses_tools(attempt.model_of(role)) and subject_of(str(cycle.brief)).asks:
+        cycle.quoted = True  # a question, and a model that would only tell the answer worse
+        return attempt.tools.quotes(attempt.settings.tools.result_chars)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone())

@@ -29,9 +29,9 @@ from batos.mind.argument_reader import (
     Path,
     candidates,
     merged,
+    named_share,
     parameters_of,
     read_arguments,
-    named_share,
     resolved,
 )
 from batos.mind.brief_values import frame_of, stem_of, words_of
@@ -41,7 +41,7 @@ from batos.tools.definitions import ToolDefinition
 OFFERED, READ, CALLS = 8, 3, 8
 """Tools that are offered by default; tools for which arguments are read; greatest number of calls that are taken from one answer."""
 FIT = 0.53
-"""Least fitness of a tool that is called: likeness, with the shares of evident arguments and of the name's words for it, and that of open arguments against it"""
+"""Least fitness of a tool that is called: its likeness, more for evident arguments and words of its name, less for open arguments"""
 LIKE = 0.22
 """Least likeness of a tool that is called, whatever its arguments"""
 _EVIDENT, _NAMED, _OPEN = 0.2, 0.15, 0.5  # weights of these shares
@@ -117,7 +117,9 @@ class ChoiceServices:
     """Given where the mission's model can use tools by itself (`Capabilities.tools`)."""
 
 
-async def offered(text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None) -> list[tuple[ToolOffer, float]]:
+async def offered(
+    text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None
+) -> list[tuple[ToolOffer, float]]:
     """Return the `k` tools that are most like a text, the most alike first, each with its likeness."""
     if not tools:
         return []
@@ -152,7 +154,8 @@ async def choose(
 
     :param k: number of tools that are looked at.
     :param again: an earlier call for this text that failed: it is not chosen again, and its error is told to the model.
-    :param floor: least fitness of a tool that is called, if no model uses tools by itself.
+    :param floor: least fitness of a tool that is called, if no model uses tools by itself; below 0, the best tool is called, however
+        unlike it is.
     :raises InferenceFailed: as the model's answer fails.
     """
     best = await offered(text, offers, k, services.likeness)
@@ -256,12 +259,14 @@ async def _by_schema(
     text: str, best: Sequence[tuple[ToolOffer, float]], services: ChoiceServices, again: FailedCall | None, floor: float
 ) -> ToolChoice:
     near = [(offer, like) for offer, like in best[:READ] if like >= best[0][1] - _UNLIKE]
-    rated = [_Candidate(offer, like, await _read(text, offer, services.likeness), named_share(text, offer.tool.name)) for offer, like in near]
+    rated = [
+        _Candidate(offer, like, await _read(text, offer, services.likeness), named_share(text, offer.tool.name)) for offer, like in near
+    ]
     chosen = max(rated, key=lambda one: one.fitness)
     if again is not None:
         chosen = next((one for one in rated if one.offer.name == again.call.name), chosen)
     name, told = chosen.offer.name, f"likeness {chosen.like:.2f}, fitness {chosen.fitness:.2f}"
-    if again is None and (chosen.fitness < floor or (chosen.like < LIKE and floor > 0)):
+    if again is None and (chosen.fitness < floor or (chosen.like < LIKE and floor >= 0)):
         lacks = f"; the brief does not tell {_names(chosen.reading.open)}" if chosen.reading.open else ""
         return ToolChoice((), f"no tool fits: the best, {name}, has {told}; at least {LIKE} and {floor} are needed{lacks}")
     arguments, open_ = chosen.reading.arguments, chosen.reading.open

@@ -147,7 +147,10 @@ class ToolUse:
         toolbox = self._toolbox
         if self._attempt.tally.calls.total() >= self._limits.calls:
             raise InvalidInput(f"mission {self._attempt.mission.id!r} has made {self._limits.calls} calls, the most that one may make")
-        if scope.current().in_trial:  # nothing is done that could be told
+        replayed = self._own().has_ended(name, arguments)
+        if replayed or scope.current().in_trial:  # nothing is done that could be told
+            if replayed and not gated:
+                self._on_called(ToolCalled(name, "replayed", 0.0, 0))
             return await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
         began, outcome = time.monotonic(), "failed"
         self._publish(name, "called", arguments=self._short(arguments))
@@ -237,10 +240,10 @@ class ToolUse:
 
     async def allow(self, call: ToolCall) -> str:
         """Return by whose leave a call is made; see `batos.tools.effects.Caller`."""
-        if self._is_by_hand(call):
-            return "its user called it"
         while True:
             permission = self._decide(call)
+            if permission.verdict != DENY and self._is_by_hand(call):
+                return "its user called it"
             if permission.verdict == ASK:
                 await self._asked([PendingCall(call, permission)])
                 continue

@@ -220,7 +220,7 @@ class MemoryWriter:
         mark = self._image.read(_mark)
         if not found and (until, still_open) == mark:
             return False
-        prepared = await in_helper(self._prepared, found)
+        prepared = await in_helper(self.prepared, found)
         entries = [entry for one in prepared for entry in one.entries]
         segment = build(entries) if entries else None
         if not await self._image.system(store_remembered, prepared, segment, mark, until, still_open, mission="remember"):
@@ -229,7 +229,8 @@ class MemoryWriter:
         log.debug("remembered", missions=[one.mission for one in prepared])
         return True
 
-    def _prepared(self, found: list[MissionDocument]) -> list[PreparedDocument]:
+    def prepared(self, found: list[MissionDocument]) -> list[PreparedDocument]:
+        """Return missions as documents that are ready to be stored."""
         return [
             prepare_document(lived.draft, self._shelver, source=lived.source, mission=lived.id, section_chars=self._chars)
             for lived in found

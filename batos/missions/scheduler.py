@@ -241,7 +241,7 @@ class Scheduler:
         self._pausing: set[str] = set()
         self._provided: set[str] = set()  # those that wait for their model
         self._reserved = self._accepting = 0
-        self._resting = RestingMissions(self._places, self._dispatch)
+        self.resting = RestingMissions(self._places, self._dispatch)
         self._stopping = False
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -347,10 +347,10 @@ class Scheduler:
         self._dispatch()
 
     def _places(self) -> int:
-        return self.settings.missions.concurrent - self._reserved - len(self._running) + len(self._resting)
+        return self.settings.missions.concurrent - self._reserved - len(self._running) + len(self.resting)
 
     def _dispatch(self) -> None:
-        self._resting.come_back()
+        self.resting.come_back()
         while self._places() > 0 and self.queue and not self._stopping:
             self._start(self.queue.pop(), counted=False)
 
@@ -441,7 +441,7 @@ class Scheduler:
                     await self._provide(run, wanted)
                 if pause:
                     async with in_time(attempt, self.settings.missions.deadline_s):
-                        await self._resting.rest(id, pause)
+                        await self.resting.rest(id, pause)
                 if not counted:
                     await self._count(attempt)
                 counted = False
@@ -492,7 +492,7 @@ class Scheduler:
         self._provided.add(id)
         try:
             async with in_time(attempt, math.inf):
-                await self._resting.during(id, attempt.provide(need))
+                await self.resting.during(id, attempt.provide(need))
         except Exception:
             await self._count(attempt)
             raise

@@ -136,6 +136,11 @@ class Primitive(_Named):
         super().__setstate__(FORMER.get(state, state))
 
     @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the stable public names of all primitives of this process."""
+        return tuple(cls._table)
+
+    @classmethod
     def register(cls, name: str, *, reaches: str = "", grantable: bool = True) -> Callable[[F], F]:
         """Decorate `function(receiver, …)` to make it reachable as a primitive.
 

@@ -60,7 +60,7 @@ def install(lobby: UvmObject) -> None:
 def load(root: Root) -> dict[str, PinnedConnection]:
     """Return all connections, by name."""
     held = root["lobby"].tools._slots
-    return {name: _connection(name, one) for name, one in sorted(held.items()) if _is_connection(root, one)}
+    return {name: _connection(name, one) for name, one in sorted(held.items()) if is_connection(root, one)}
 
 
 def tool_names(root: Root) -> dict[str, frozenset[str]]:
@@ -81,12 +81,13 @@ def find(holder: UvmObject, wanted: str) -> UvmObject:
     :raises UnknownTool: if there is none.
     """
     root = holder._p_jar.root()
-    there = {name: one for name, one in holder._slots.items() if _is_connection(root, one)}
+    there: dict[str, UvmObject] = {name: one for name, one in holder._slots.items() if is_connection(root, one)}
     name = named(wanted, there)
     if name is None:
         known = ", ".join(sorted(there)) or "none; `batos tools add` makes one"
         raise UnknownTool(f"{wanted!r} is not a connection{nearest(wanted, list(there))}; connections are: {known}")
-    return there[name]
+    found: UvmObject = there[name]
+    return found
 
 
 def find_tool(connection: UvmObject, wanted: str) -> ToolDefinition:
@@ -147,14 +148,15 @@ def accept(root: Root, name: str) -> int:
 
 def _held(root: Root, name: str) -> UvmObject:
     found = root["lobby"].tools._slots.get(name)
-    if not _is_connection(root, found):
+    if not is_connection(root, found):
         there = ", ".join(load(root)) or "none; `batos tools add` makes one"
         raise UnknownTool(f"{name!r} is not a connection; connections are: {there}")
     assert isinstance(found, UvmObject)
     return found
 
 
-def _is_connection(root: Root, found: Any) -> bool:
+def is_connection(root: Root, found: Any) -> bool:
+    """Return True if an object is a connection."""
     return isinstance(found, UvmObject) and found._slots.get("parent*") is root["lobby"].traits.connection
 
 

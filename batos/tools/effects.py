@@ -142,9 +142,9 @@ class Effects:
             if key in self._unmade:
                 raise self._unmade[key]
             raise NeedEffect(name, arguments, occurrence, prepare)
-        call = await prepare()
         if record is not None:
-            return await self._resolved(record, call)
+            return await self._taken_up(record, prepare)
+        call = await prepare()
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
@@ -153,9 +153,12 @@ class Effects:
 
     def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the next call of these arguments is in the journal, ended or not."""
-        said = effects.canonical(arguments)
-        occurrence = self._caller.counts()[name, said]
-        return effects.key_of(self._identity, self._mission, name, said, occurrence) in self._known
+        return self._next(name, arguments) is not None
+
+    def has_ended(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the journal has the end of the next call of these arguments."""
+        record = self._next(name, arguments)
+        return record is not None and record.state in ENDED
 
     @property
     def known(self) -> Mapping[str, EffectRecord]:
@@ -170,6 +173,11 @@ class Effects:
         """Return the effects that act and may have happened, in the order in which they were intended."""
         return [one for one in self._known.values() if one.kind != READS and one.state != FAILED]
 
+    def _next(self, name: str, arguments: Mapping[str, Any]) -> EffectRecord | None:
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said]
+        return self._known.get(effects.key_of(self._identity, self._mission, name, said, occurrence))
+
     async def _send(self, record: EffectRecord, call: ToolCall, answer: str = "") -> Any:
         at = effects.now()
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
@@ -181,7 +189,8 @@ class Effects:
             async with asyncio.timeout(call.seconds):
                 result = json.dumps(await call.send(delivery), ensure_ascii=False)
         except InputRequired as e:
-            record = record._replace(pending=json.dumps({"question": e.question, "left": e.pending}), why="it asks its user")
+            number = json.loads(pending).get("number", 1) + 1 if pending else 1
+            record = record._replace(pending=_pending(e, number, record.attempts), why="it asks its user")
             await self._keep(effects.intend, record)
             return await self._resolved(record, call)
         except ToolFailed as e:
@@ -195,16 +204,35 @@ class Effects:
         except Exception as e:  # whatever it is, the world may have acted
             why = e.message if isinstance(e, BatosError) else f"{type(e).__name__}: {e}"
         else:
-            if len(result) > RESULT_BYTES:
-                return await self._failed(record, ToolFailed(f"{call.name} answered more than {RESULT_BYTES} bytes"), happened=True)
-            await self._keep(effects.end, record._replace(state=DONE, result=result, ended=effects.now()))
-            return json.loads(result)
+            return await self._done(record, result)
         if call.tool.kind == READS:
             return await self._failed(record, ToolFailed(f"{call.name}: {why}"))
         log.warning("effect_in_doubt", mission=self._mission, tool=call.name, key=record.key, why=why)
         record = record._replace(state=IN_DOUBT, why=why)
         await self._keep(effects.end, record)
         return await self._resolved(record, call)
+
+    async def _taken_up(self, record: EffectRecord, prepare: Prepare) -> Any:
+        """Return the result of an effect that an earlier attempt left open. Its user is asked also where the call cannot be made any more:
+        its connection is gone, or does not start."""
+        while True:
+            try:
+                call = await prepare()
+            except BatosError as e:
+                if record.kind == READS:
+                    raise
+                if record.pending:  # the tool only asked so far
+                    return await self._failed(record, ToolFailed(e.message))
+                await _nothing_left(record)
+                was = "the system stopped" if not record.why or record.why.startswith(AGAIN) else record.why
+                record = self._settled(record._replace(why=f"{was}; now: {e.message}"))
+                if record.state in ENDED:
+                    await self._keep(effects.end, record)
+                    return _outcome(record)
+                record = self._once_more(record)
+                await self._keep(effects.end, record)
+            else:
+                return await self._resolved(record, call)
 
     async def _resolved(self, record: EffectRecord, call: ToolCall) -> Any:
         """Return the result of an effect that may have happened, once that is known."""
@@ -216,34 +244,41 @@ class Effects:
         asks = record.why.startswith(RESUMED)
         if again or (not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
             return await self._send(self._once_more(record), call)
-        if record.kind == VERIFIABLE and call.look is not None and not asks:
-            with contextlib.suppress(Exception):  # what cannot be told is asked
-                found = await call.look()
-                if found is None:
-                    return await self._send(self._once_more(record), call)
-                await self._keep(effects.end, record._replace(state=DONE, result=json.dumps(found), ended=effects.now(), why="looked"))
-                return found
-        how = self._answer(record)
-        record = effects.settled(record, how, "its user")
-        if how == AGAIN:
+        if record.kind == VERIFIABLE and call.look is not None and not asks and (looked := await _looked(call.look, call.seconds)):
+            if looked != "null":
+                return await self._done(record._replace(why="looked"), looked)
+            if record.attempts < TRIES:
+                return await self._send(self._once_more(record), call)
+            return await self._failed(record, ToolFailed(f"{call.name} did not happen, in {record.attempts} tries: {record.why}"))
+        record = self._settled(record)
+        if record.state not in ENDED:
             return await self._send(self._once_more(record), call)
         await self._keep(effects.end, record)
         return _outcome(record)
 
-    def _answer(self, record: EffectRecord) -> str:
+    def _settled(self, record: EffectRecord) -> EffectRecord:
+        """Return an effect as its user says that it ended. Each try has a question of its own: the answer to an earlier one is not its."""
         shown = record.arguments if len(record.arguments) <= _SHOWN else record.arguments[:_SHOWN] + "…"
-        question = (
-            f"{record.tool} {shown} was cut off ({record.why or 'the system stopped'}) and may have happened [{record.key[:8]}]. Say {HOW}."
-        )
+        number = f"; try {record.attempts}" if record.attempts > 1 else ""
+        why = f"{record.why or 'the system stopped'}{number}"
+        question = f"{record.tool} {shown} was cut off ({why}) and may have happened [{record.key[:8]}]. Say {HOW}."
         while (said := self._caller.ask(question).strip().casefold()) not in SETTLEMENTS:
-            question = f"{said[:_SHOWN]!r} is none of the answers to: {record.tool} [{record.key[:8]}] may have happened. Say {HOW}."
-        return said
+            question = (
+                f"{said[:_SHOWN]!r} is none of the answers to: {record.tool}{number} [{record.key[:8]}] may have happened. Say {HOW}."
+            )
+        return effects.settled(record, said, "its user")
 
     def _changed_since(self, record: EffectRecord) -> bool:
         return record.kind == IDEMPOTENT and bool(record.target) and self._image.read(effects.last_on, record.target) != record.key
 
     def _once_more(self, record: EffectRecord) -> EffectRecord:
         return record._replace(attempts=record.attempts + 1)
+
+    async def _done(self, record: EffectRecord, result: str) -> Any:
+        if len(result.encode("utf-8", "surrogatepass")) > RESULT_BYTES:
+            return await self._failed(record, ToolFailed(f"{record.tool} answered more than {RESULT_BYTES} bytes"), happened=True)
+        await self._keep(effects.end, record._replace(state=DONE, result=result, ended=effects.now()))
+        return json.loads(result)
 
     async def _failed(self, record: EffectRecord, error: BatosError, *, happened: bool = False) -> Any:
         state = DONE if happened else FAILED
@@ -267,6 +302,22 @@ def _outcome(record: EffectRecord) -> Any:
     if record.failed:
         raise from_wire(found)
     return found
+
+
+def _pending(asked: InputRequired, number: int, attempts: int) -> str:
+    """Return what a tool asks, as it is recorded. Each question of an effect differs: an answer to an earlier one is not its."""
+    question = asked.question if (number, attempts) == (1, 1) else f"{asked.question}\n(question {number}, try {attempts})"
+    return json.dumps({"question": question, "left": asked.pending, "number": number})
+
+
+async def _looked(look: Callable[[], Awaitable[Any]], seconds: float) -> str:
+    """Return what a look found, as JSON; empty where it could not be told."""
+    try:
+        async with asyncio.timeout(seconds):
+            return json.dumps(await look(), ensure_ascii=False)
+    except Exception as e:
+        log.info("look_failed", error=f"{type(e).__name__}: {e}"[:200])
+        return ""
 
 
 async def _nothing_left(record: EffectRecord) -> None:

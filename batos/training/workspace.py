@@ -67,7 +67,7 @@ def _line(picture: list[list[Colour]], points: Sequence[tuple[int, int]], colour
 
 def _png(picture: list[list[Colour]]) -> bytes:
     """Return the bytes of a PNG file (W3C PNG, 2003: 8 bits a sample, RGB, no filter)."""
-    rows = b"".join(b"\0" + bytes(sample for pixel in row for sample in pixel) for row in picture)
+    rows = b"".join(b"\0" + bytes(itertools.chain.from_iterable(row)) for row in picture)
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from batos.config import MIB
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
@@ -132,6 +132,25 @@ class Accepted:
     duplicate: bool = False
     result: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
+
+
+class GrantTerms(TypedDict, total=False):
+    """Terms of a grant of tools; each that is left out does not narrow it."""
+
+    persona: str | None
+    mission: str | None
+    args: str | None
+    """constraints of arguments: `path=notes/* mode=r`, or a JSON object"""
+    until: str | None
+    """a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`)"""
+    uses: int | None
+    """greatest number of uses a day"""
+    bytes: int | None
+    """greatest number of bytes of payload a day"""
+    leaks: bool
+    """True: a mission that read untrusted text and private data may act outward without a question"""
+    system: bool
+    """True: also for missions of the system's own, which may only read"""
 
 
 class Client(Operating):
@@ -599,31 +618,14 @@ class Client(Operating):
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return await self._ask("tools_resume")
 
-    async def tool_grant(  # noqa: PLR0913  each is a field of the wire
-        self,
-        verdict: Literal["deny", "ask", "allow"],
-        pattern: str,
-        *,
-        persona: str | None = None,
-        mission: str | None = None,
-        args: str | None = None,
-        until: str | None = None,
-        uses: int | None = None,
-        bytes: int | None = None,
-        leaks: bool = False,
-        system: bool = False,
-    ) -> dict[str, Any]:
+    async def tool_grant(self, verdict: Literal["deny", "ask", "allow"], pattern: str, **terms: Unpack[GrantTerms]) -> dict[str, Any]:
         """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
 
         :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
-        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
-        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
-        :param uses: most uses a day; likewise `bytes`, of payload.
-        :param leaks: a mission that read untrusted text and private data may act outward without a question.
-        :param system: also for missions of the system's own, which may only read.
+        :param terms: what narrows it (`GrantTerms`).
         """
-        told: dict[str, Any] = {"persona": persona, "mission": mission, "args": args, "until": until, "uses": uses, "bytes": bytes}
-        return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told, leaks=leaks or None, system=system or None)
+        told: dict[str, Any] = {name: value for name, value in terms.items() if value not in (None, False)}
+        return await self._ask("tool_grant", verdict=verdict, pattern=pattern, **told)
 
     async def tool_grants(self) -> dict[str, Any]:
         """Return the grants, in the order in which they were made, each with its use today."""

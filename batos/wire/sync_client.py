@@ -6,9 +6,9 @@ Written by tools/gen_sync.py from batos/wire/client.py: change that, then run `m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-from batos.wire.client import CONNECT_S, LONG_S, Accepted, ImageFile
+from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
 from batos.wire.sync_connection import SyncConnection
 
 
@@ -432,43 +432,13 @@ class SyncClient(SyncConnection):
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return self._run(self._client.tools_resume())
 
-    def tool_grant(
-        self,
-        verdict: Literal["deny", "ask", "allow"],
-        pattern: str,
-        *,
-        persona: str | None = None,
-        mission: str | None = None,
-        args: str | None = None,
-        until: str | None = None,
-        uses: int | None = None,
-        bytes: int | None = None,
-        leaks: bool = False,
-        system: bool = False,
-    ) -> dict[str, Any]:
+    def tool_grant(self, verdict: Literal["deny", "ask", "allow"], pattern: str, **terms: Unpack[GrantTerms]) -> dict[str, Any]:
         """Allow or deny tools to missions, or have them ask first. Return the grant; one that says the same is returned as it is.
 
         :param pattern: over `CONNECTION.TOOL`; `*` stands for any characters.
-        :param args: constraints of arguments: `path=notes/* mode=r`, or a JSON object.
-        :param until: a date (`2026-12-31`), a time (`2026-12-31T18:00`), or a span from now on (`2h`, `7d`).
-        :param uses: most uses a day; likewise `bytes`, of payload.
-        :param leaks: a mission that read untrusted text and private data may act outward without a question.
-        :param system: also for missions of the system's own, which may only read.
+        :param terms: what narrows it (`GrantTerms`).
         """
-        return self._run(
-            self._client.tool_grant(
-                verdict,
-                pattern,
-                persona=persona,
-                mission=mission,
-                args=args,
-                until=until,
-                uses=uses,
-                bytes=bytes,
-                leaks=leaks,
-                system=system,
-            )
-        )
+        return self._run(self._client.tool_grant(verdict, pattern, **terms))
 
     def tool_grants(self) -> dict[str, Any]:
         """Return the grants, in the order in which they were made, each with its use today."""

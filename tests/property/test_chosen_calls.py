@@ -16,21 +16,66 @@ from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolC
 from batos.tools.definitions import ToolDefinition
 
 WORDS = (
-    "find", "Oslo", "New York", "'quoted text'", "12", "3.5", "-4", "$2,000", "5%", "and", ",", "from", "to", "March 5, 2024", "name", "count",
-    "with", "without", "[1, 2]", '{"a": 1}', "a@b.org", "x^2 + 1", "two", "1e400", "99999999999999999999", "\n", "“", "日本", "=", ": the rest", "true",
-)  # fmt: skip
+    "find",
+    "Oslo",
+    "New York",
+    "'quoted text'",
+    "12",
+    "3.5",
+    "-4",
+    "$2,000",
+    "5%",
+    "and",
+    ",",
+    "from",
+    "to",
+    "March 5, 2024",
+    "name",
+    "count",
+    "with",
+    "without",
+    "[1, 2]",
+    '{"a": 1}',
+    "a@b.org",
+    "x^2 + 1",
+    "two",
+    "1e400",
+    "99999999999999999999",
+    "\n",
+    "“",
+    "日本",
+    "=",
+    ": the rest",
+    "true",
+)
 briefs = st.one_of(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join), st.text(max_size=60))
 names = st.sampled_from(("name", "count", "city", "from_year", "is_open", "tags", "date", "größe", "x"))
 scalars = st.one_of(
     st.sampled_from(
         (
-            {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}, {}, {"type": ["null", "integer"]}, {"const": 4},
-            {"type": "string", "format": "date"}, {"type": "string", "maxLength": 3}, {"type": "integer", "minimum": 5, "maximum": 20},
-            {"enum": ["Oslo", 12, None]}, {"type": "string", "enum": ["from", "to"]}, {"type": "object"}, {"type": "number", "default": "wrong"},
-            {"type": "wrong"}, {"type": "array", "items": [1]}, {"type": "string", "minLength": "x"}, {"$ref": "#/$defs/one"}, {"$ref": "#/nowhere"}, {"anyOf": [{"type": "null"}, {"type": "string"}]},
+            {"type": "string"},
+            {"type": "integer"},
+            {"type": "number"},
+            {"type": "boolean"},
+            {},
+            {"type": ["null", "integer"]},
+            {"const": 4},
+            {"type": "string", "format": "date"},
+            {"type": "string", "maxLength": 3},
+            {"type": "integer", "minimum": 5, "maximum": 20},
+            {"enum": ["Oslo", 12, None]},
+            {"type": "string", "enum": ["from", "to"]},
+            {"type": "object"},
+            {"type": "number", "default": "wrong"},
+            {"type": "wrong"},
+            {"type": "array", "items": [1]},
+            {"type": "string", "minLength": "x"},
+            {"$ref": "#/$defs/one"},
+            {"$ref": "#/nowhere"},
+            {"anyOf": [{"type": "null"}, {"type": "string"}]},
         )
     ),
-)  # fmt: skip
+)
 
 
 def objects(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:

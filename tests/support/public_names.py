@@ -49,7 +49,7 @@ PYTHON = (
 def primitives() -> dict[str, Any]:
     """Each Primitive, with what images of earlier versions call it."""
     _import_all()
-    found = {name: sorted(old for old, new in FORMER.items() if new == name) for name in Primitive._table}
+    found = {name: sorted(old for old, new in FORMER.items() if new == name) for name in Primitive.names()}
     return {name: {"aliases": aliases} for name, aliases in found.items() if not name.startswith("test.")}
 
 

@@ -125,14 +125,17 @@ async def test_a_fault_of_the_listener_does_not_open_it(scripted: ScriptedOllama
 
 
 async def test_an_answer_that_is_too_long_for_its_deadline_does_not_open_it(scripted: ScriptedOllama) -> None:
-    inference = OllamaInference(scripted.host, policy=QUICK)
-    for _ in range(4):
+    inference = OllamaInference(scripted.host, 4, policy=QUICK)
+    scripted.fail("stall", times=4)
+
+    async def too_long() -> None:
         begun = asyncio.Event()
-        scripted.fail("stall")
         with pytest.raises(InferenceFailed) as failed:
-            await inference.chat(HELLO, deadline_s=1.0, on_text=lambda text, begun=begun: begun.set())  # type: ignore[misc]
+            await inference.chat(HELLO, deadline_s=1.0, on_text=lambda text: begun.set())
         assert begun.is_set()
         assert failed.value.cause == "timeout"
+
+    await asyncio.gather(*(too_long() for _ in range(4)))
     assert not inference.breaker.open
     await inference.close()
 

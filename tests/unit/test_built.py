@@ -46,22 +46,6 @@ def test_rows_of_other_lengths_or_names_are_left_alone() -> None:
     assert [one.text for one in built(rows, [{"a": 1}, {"a": 2}], frozenset())] == ["{'a': low}"]
 
 
-@pytest.mark.parametrize(
-    ("intent", "example", "text"),
-    [
-        ("the name, a colon and the number of each", Example((["tea", "ice"], [31, 47]), (), ["tea: 31", "ice: 47"]),
-         "[item[0] + ': ' + str(item[1]) for item in zip(items, items2)]"),
-        ("a line for each record with name, colon and count",
-         Example(([{"name": "ann", "count": 31}, {"name": "bob", "count": 5}],), (), "ann: 31\nbob: 5"),
-         "'\\n'.join((item['name'] + ': ' + str(item['count']) for item in items))"),
-        ("double what is over 8 and add it up", Example(([30, 23, 31],), (), 168), "sum((item * 2 for item in items if item > 8))"),
-    ],
-)  # fmt: skip
-async def test_each_item_becomes_a_text_and_a_figure_that_is_said_is_used(intent: str, example: Example, text: str) -> None:
-    found = [source for _, source in await made(asked(intent, example), most=120_000)]
-    assert any(source.endswith(f"return {text}") for source in found)
-
-
 async def test_the_pairs_that_are_gone_through_are_no_tuples_in_what_comes() -> None:
     what = asked("the first two neighbours", Example(([31, 47, 5],), (), [31, 47]))
     for _, source in await made(what):

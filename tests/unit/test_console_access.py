@@ -25,7 +25,7 @@ from batos.console.app import GET, POST
 from batos.console.login import HEADERS, cookie_of
 from batos.console.server import loopback
 from batos.errors import ConfigError, EndpointError
-from tests.support.console import Seat, seated, served
+from tests.support.console import Seat, http_client, seated, served
 from tests.support.missions import FakeInference
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
 @pytest.fixture
 async def stranger(kernel: Kernel) -> AsyncIterator[httpx.AsyncClient]:
     assert kernel.console is not None
-    async with httpx.AsyncClient(base_url=kernel.console.address) as client:
+    async with http_client(kernel.console.address) as client:
         yield client
 
 

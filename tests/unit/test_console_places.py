@@ -16,7 +16,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.console.connections import ConnectionSlot, ConnectionSlots
 from batos.console.server import _REQUESTS, _STRANGERS
-from tests.support.console import Seat, seated, served, stream
+from tests.support.console import Seat, http_client, seated, served, stream
 from tests.support.missions import WAIT_S
 
 _FORM = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 4096\r\n\r\n"
@@ -75,8 +75,8 @@ async def strangers(kernel: Kernel, count: int, says: str) -> AsyncIterator[list
 
 async def works(kernel: Kernel, seat: Seat) -> None:
     """Pages on connections that are made for each, a live page, and a mission that is given: all as if nobody else were there."""
-    async with httpx.AsyncClient(
-        base_url=seat.client.base_url, cookies=dict(seat.client.cookies), timeout=WAIT_S, limits=httpx.Limits(max_keepalive_connections=0)
+    async with http_client(
+        str(seat.client.base_url), cookies=dict(seat.client.cookies), timeout=WAIT_S, limits=httpx.Limits(max_keepalive_connections=0)
     ) as client:
         own = Seat(kernel, client)
         for path in ("/", "/object?target=robin", "/models", "/static/console.js"):

@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 from structlog.testing import capture_logs
 
@@ -21,7 +20,7 @@ from batos.cli import main
 from batos.console.access import SESSIONS_NAME, Sessions
 from batos.errors import ConfigError
 from tests.support.cli import daemon
-from tests.support.console import Seat, seated, served
+from tests.support.console import Seat, http_client, seated, served
 from tests.support.missions import WAIT_S, settings
 
 TOKEN = "t" * 43
@@ -176,7 +175,7 @@ async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
 @contextlib.asynccontextmanager
 async def copy_of(seat: Seat, kernel: Kernel) -> AsyncIterator[Seat]:
     """Somebody else who has the cookie."""
-    async with httpx.AsyncClient(base_url=seat.client.base_url, cookies=dict(seat.client.cookies), timeout=30) as client:
+    async with http_client(str(seat.client.base_url), cookies=dict(seat.client.cookies), timeout=30) as client:
         yield Seat(kernel, client)
 
 
@@ -216,7 +215,7 @@ async def test_a_restart_ends_no_session_and_brings_none_back(tmp_path: Path) ->
         name = f"batos_{kernel.console.address.rpartition(':')[2]}"
         found = []
         for cookie in cookies:
-            async with httpx.AsyncClient(base_url=kernel.console.address, cookies={name: cookie}) as client:
+            async with http_client(kernel.console.address, cookies={name: cookie}) as client:
                 found.append((await client.get("/")).status_code)
         assert found == [401, 200]
 

@@ -12,6 +12,7 @@ import pytest
 
 from batos.errors import ImageError, UnknownSource
 from batos.image import blobs
+from batos.image.zodb_patches import index_position
 from batos.memory import archive_format, curation, eviction, ingest
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
@@ -330,7 +331,7 @@ def place_of(library: Library, what: str, source: str) -> int:
     """Where the record of a document is in the image's file, or that of its first chunk."""
     document = library.document(source)
     found = document if what == "a document" else next(library.chunks_of(document))
-    return int(found._p_jar.db().storage.base._index[found._p_oid])
+    return index_position(found._p_jar.db().storage.base, found._p_oid)
 
 
 @pytest.mark.parametrize("what", ["a chunk", "a document", "an archive"])

@@ -226,7 +226,7 @@ async def test_a_mission_of_an_earlier_version_goes_on_with_what_it_paid_for(tmp
     with monkeypatch.context() as before:
         before.setattr(Attempt, "earlier", True, raising=False)
         before.setattr(Attempt, "__setattr__", _unless("earlier"))
-        async with mind(tmp_path, inference) as kernel:
+        async with mind(tmp_path, inference, shutdown_s=0.1) as kernel:
             await submit(kernel, "m1", "I feel stuck", persona="robin")
             await inference.came(5)
     paid = inference.answered

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ollama import AsyncClient, ResponseError
+from ollama import ResponseError
 
 from batos.bridge import failures
 from batos.bridge.client import connect
+from batos.bridge.client_library import AsyncClient
 from batos.bridge.lora.expert_model import ExpertBuilder, bases_of
 from batos.bridge.lora.factory import FactoryPace, LoraFactory, PlainModels
 from batos.bridge.lora.staging import Staging, scratch_folder
@@ -447,15 +448,15 @@ async def test_one_that_ollama_cannot_run_just_now_is_tried_again(
     await house.image.close()
     await house.begin(retry_s=0)
     stage(house.staging)
-    client, chat, failed = house.factory._client, house.factory._client.chat, []
+    chat, failed = AsyncClient.chat, []
 
-    async def busy(*args: Any, **more: Any) -> Any:
+    async def busy(client: AsyncClient, *args: Any, **more: Any) -> Any:
         if not failed:
             failed.append(said)
             raise ResponseError(said, status)
-        return await chat(*args, **more)
+        return await chat(client, *args, **more)
 
-    monkeypatch.setattr(client, "chat", busy)
+    monkeypatch.setattr(AsyncClient, "chat", busy)
     await house.factory.scan()
     assert house.states == {WEAVER: "intended"}
     assert said in house.refused["weaver"]

@@ -86,8 +86,8 @@ async def test_what_it_said_is_in_the_summary_and_nowhere_else(tmp_path: Path) -
 
 async def test_the_loop_may_propose_a_round_unless_it_is_off(tmp_path: Path) -> None:
     async with mind(tmp_path / "on", FakeInference()) as kernel:
-        assert kernel.improving._ground.curates
-        assert kernel.improving._curate is not None
-        assert (await kernel.improving._curate())["why"] == "it was proposed"
+        assert kernel.improving.ground.curates
+        assert kernel.improving.curate is not None
+        assert (await kernel.improving.curate())["why"] == "it was proposed"
     async with mind(tmp_path / "off", FakeInference(), curate="off") as kernel:
-        assert not kernel.improving._ground.curates
+        assert not kernel.improving.ground.curates

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from batos.forge.candidate_search import specification_of
-from batos.objects import Example, Method, UvmObject
-from batos.synthesis import adaptation, aggregations, composer, enumeration, idiom_costs, targets, terms
+from batos.objects import Example, Method
+from batos.synthesis import adaptation, aggregations, enumeration, idiom_costs, targets, terms
 from batos.synthesis.enumeration import Expression, Valued, grown, modules_in, valued
 from batos.synthesis.handbook import entries, words_in
-from batos.synthesis.specification import Specification, tells
+from batos.synthesis.specification import tells
 from batos.synthesis.word_costs import PHRASES, _entry, channel, tables
-from tests.support.synthesis import asked, context, first, made
+from tests.support.synthesis import WIDE, asked, made
 
 
 def atoms(**given: Any) -> list[Valued]:
@@ -121,6 +120,8 @@ def test_no_phrase_makes_very_much_of_a_large_number() -> None:
         "record": [{"a": "Ada", "time": 3_000_000}, {"a": [1, 2], "time": 3_000_000}],
         "flag": [True], "date": [datetime.date(2024, 2, 29)], "moment": [datetime.datetime(2024, 2, 29, 12)],
     }  # fmt: skip
+    for one in itertools.chain(*idiom_costs.all_idioms().values()):
+        assert callable(one.compute)  # compiled before memory is traced, which makes it slow
     tracemalloc.start()
     try:
         for kind, held in idiom_costs.all_idioms().items():
@@ -197,26 +198,9 @@ def test_what_is_long_counts_as_more_values() -> None:
     assert few * 3 < many
 
 
-@pytest.mark.parametrize("name", ["x", "k", "len", "datetime", "answer", "item", "found", "n"])
-async def test_an_argument_may_be_called_as_idioms_call_what_they_use(name: str) -> None:
-    assert await first(asked("the number doubled", Example((), ((name, 31),), 62))) == f"return {name} * 2"
-
-
-@pytest.mark.parametrize("name", ["x", "c", "item"])
-async def test_what_idioms_go_through_has_another_name_then(name: str) -> None:
-    what = asked("how often a letter is in the text, with no case", Example(("Anna and a cat",), ((name, "a"),), 5))
-    passed = await made(what)
-    assert passed
-    for _, text in passed:
-        space: dict[str, Any] = {}
-        exec(text, space)
-        assert space["m_"](None, "Anna and a cat", **{name: "a"}) == 5
-
-
 async def test_what_needs_a_function_is_not_made_where_an_argument_has_its_name() -> None:
-    passed = await made(asked("the length of the list", Example((), (("len", [4, 8, 1]),), 3)))
+    passed = await made(asked("the length of the list", Example((), (("len", [4, 8, 1]),), 3)), most=WIDE)
     assert not any("len(" in text for _, text in passed)
-    assert await first(asked("the length of the list", Example((), (("held", [4, 8, 1]),), 3))) == "return len(held)"
 
 
 async def test_a_method_that_is_named_back_is_audited() -> None:
@@ -227,7 +211,7 @@ async def test_a_method_that_is_named_back_is_audited() -> None:
 
 
 async def test_an_argument_is_used_by_its_whole_name() -> None:
-    found = await made(asked("the numbers without number2", Example(([1, 2, 3], 7, 2), (), [1, 3])))
+    found = await made(asked("the numbers without number2", Example(([1, 2, 3], 7, 2), (), [1, 3])), most=WIDE)
     for _, text in found:
         assert {"number", "number2"} <= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
@@ -250,81 +234,6 @@ def test_modules_are_those_that_an_expression_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("intent", "example", "text"),
-    [
-        ("yes if it is even, no otherwise", Example((12,), (), "yes"), "'yes' if number % 2 == 0 else 'no'"),
-        ("tall or short, tall is at least 180", Example((191,), (), "tall"), "'tall' if number >= 180 else 'short'"),
-        ("which of the words are found in the text", Example(("a season of ice", ["sea", "ice"]), (), ["ice"]),
-         "[x for x in items if x in text.split()]"),
-        ("rename a key", Example(({"a": 1, "b": 2}, "b", "c"), (), {"a": 1, "c": 2}),
-         "{text2 if k == text else k: v for k, v in record.items()}"),
-        ("the spread of the ages: largest minus smallest", Example(([{"age": 31}, {"age": 7}, {"age": 12}],), (), 24),
-         "max([item['age'] for item in items]) - min([item['age'] for item in items])"),
-        ("replace every tilde by an ampersand", Example(("a~ b~c",), (), "a& b&c"), "text.replace('~', '&')"),
-        ("the places of the numbers greater than 100", Example(([7, 130, 5, 101],), (), [1, 3]),
-         "[i for i, x in enumerate(items) if x > 100]"),
-    ],
-)  # fmt: skip
-async def test_what_is_put_together_of_what_has_grown(intent: str, example: Example, text: str) -> None:
-    assert await first(asked(intent, example)) == f"return {text}"
-
-
-async def test_modules_that_are_used_are_imported() -> None:
-    what = asked("the hours later", Example(("2024-03-01T22:00:00", 5), (), "2024-03-02T03:00:00"))
-    assert "    import datetime\n    return (datetime.datetime.fromisoformat(text) + datetime.timedelta(hours=number)).isoformat()" in [
-        text.partition(":\n")[2] for _, text in await made(what, most=300_000)
-    ]
-
-
-async def test_several_slots_and_an_answer_are_computed_of_what_there_was_before() -> None:
-    undo = Example((), (), 20, (("distance", 13), ("times", [28, 24, 20])), (("distance", 20), ("times", [28, 24])))
-    await _holds(await made(asked("distance becomes the last of times, which goes", undo)), undo)
-    taken = Example((), (), "tea", (("queue", ["tea", "ice", "map"]),), (("queue", ["ice", "map"]),))
-    await _holds(await made(asked("take the first of the queue, and answer it", taken)), taken)
-
-
-async def _holds(found: list[tuple[float, str]], example: Example) -> None:
-    assert found
-    for _, source in found:
-        space: dict[str, Any] = {}
-        exec(source, space)
-        holder = type("Holder", (), dict(example.slots))()
-        assert space["m_"](holder) == example.result
-        assert {name: getattr(holder, name) for name, _ in example.after} == dict(example.after)
-
-
-async def test_next_items_and_places_are_gone_through_where_words_speak_of_them() -> None:
-    steps = asked("the difference of each number and the next", Example(([10, 150, 30],), (), [140, -120]))
-    assert "zip(items, items[1:])" in await first(steps)
-    over = asked("numbers over 30", Example(([12, 31, 40],), (), [31, 40]))
-    assert await first(over) == "return [x for x in items if x > 30]"
-
-
-FEE = "def fee_(self, number):\n    return number * number + 7"
-BIG = "def big_(self, number):\n    return number > 30"
-
-
-def sending(intent: str, example: Example, **slots: Any) -> Specification:
-    return specification_of(UvmObject(**slots), "m_", example.args, dict(example.kwargs), intent=intent, examples=[example])
-
-
-@pytest.mark.parametrize(
-    ("intent", "example", "text"),
-    [
-        ("all that fee_ answers, added up", Example(([31, 5],), (), 1000), "sum((self.fee_(item) for item in items))"),
-        ("what fee_ answers for twice the number", Example((31,), (), 3851), "self.fee_(number * 2)"),
-        ("what fee_ answers, doubled", Example((31,), (), 1936), "self.fee_(number) * 2"),
-        ("the first that big_ accepts", Example(([7, 31, 40],), (), 31), "next((item for item in items if self.big_(item)), None)"),
-    ],
-)
-async def test_messages_that_the_words_name_are_sent(intent: str, example: Example, text: str) -> None:
-    what = sending(intent, example, fee_=Method("fee_", FEE), big_=Method("big_", BIG))
-    found = sorted(await composer.composed(context(what), ()))
-    assert found[0][1].endswith(f"return {text}")
-    assert all(f"self.{name}(" in source for _, source in found for name in what.helpers)
-
-
-@pytest.mark.parametrize(
     "source",
     [
         "def fee_(self, number):\n    return number + self.total",  # reads a slot
@@ -334,7 +243,7 @@ async def test_messages_that_the_words_name_are_sent(intent: str, example: Examp
     ],
 )
 async def test_a_message_that_is_more_than_a_function_is_sent_by_nothing_put_together(source: str) -> None:
-    what = sending("what fee_ answers", Example((31,), (), 968), fee_=Method("fee_", source))
+    what = asked("what fee_ answers", Example((31,), (), 968), fee_=Method("fee_", source))
     assert (what.helpers, what.known.sends) == ({}, ())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from batos.objects import Example
 from batos.synthesis.targets import guards
-from tests.support.synthesis import asked, made
+from tests.support.synthesis import WIDE, asked, made
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ async def test_a_slot_is_guarded_where_the_answer_says_that_it_changed() -> None
 
 async def test_a_slot_whose_new_value_is_answered_has_no_guard() -> None:
     pay = Example((20,), (), 80, (("budget", 100),), (("budget", 80),))
-    assert not any("return False" in text for _, text in await made(asked("pay from budget", pay, budget=100)))
+    assert not any("return False" in text for _, text in await made(asked("pay from budget", pay, budget=100), most=WIDE))

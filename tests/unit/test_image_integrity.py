@@ -18,6 +18,7 @@ from batos.image import LivingImage, journal, ledger, retention
 from batos.image.checksummed_storage import base_of
 from batos.image.packing import pack
 from batos.image.scrubber import FileWalk, Walk
+from batos.image.zodb_patches import index_position
 from batos.memory.store import library_of
 from batos.objects import Method, UvmObject
 from tests.support.memory import flip
@@ -273,7 +274,7 @@ async def test_one_damaged_journal_holds_up_the_retention_of_no_other(tmp_path: 
     path = tmp_path / "i.fs"
     image = await LivingImage.open(f"file://{path}")
     await image.system(lambda root: [ended_mission(root, f"m{n}") for n in range(1, 4)])
-    at = image.read(lambda root: base_of(image.db.storage)._index[ledger.mission_of(root, "m2").journal._p_oid])
+    at = image.read(lambda root: index_position(base_of(image.db.storage), ledger.mission_of(root, "m2").journal._p_oid))
     await image.close()
     flip(path, at)
     image = await LivingImage.open(f"file://{path}")
@@ -285,7 +286,7 @@ async def test_one_damaged_mission_keeps_no_other_from_becoming_memory(tmp_path:
     async with mind(tmp_path, FakeInference(), remember="off") as kernel:
         for n in range(6):
             await (await submit(kernel, f"m{n}")).end()
-        at = kernel.image.read(lambda root: base_of(kernel.image.db.storage)._index[ledger.mission_of(root, "m3")._p_oid])
+        at = kernel.image.read(lambda root: index_position(base_of(kernel.image.db.storage), ledger.mission_of(root, "m3")._p_oid))
     flip(tmp_path / "live_image.fs", at)
     async with mind(tmp_path, FakeInference()) as kernel:
         async with asyncio.timeout(20):

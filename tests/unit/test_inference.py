@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.client import DEFAULT_OPTIONS, OllamaInference, connect
+from batos.bridge.client_library import AsyncClient
 from batos.bridge.failures import RetryPolicy
 from batos.bridge.inference import ChatRequest
 from batos.bridge.modelfile import tagged
@@ -48,20 +49,22 @@ async def test_chats_share_a_connection(scripted: ScriptedOllama, inference: Oll
     assert len(seen) == 1
 
 
-async def test_a_list_that_is_older_than_a_change_is_not_believed(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+async def test_a_list_that_is_older_than_a_change_is_not_believed(
+    scripted: ScriptedOllama, inference: OllamaInference, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was asked for before the model was made anew, and came after."""
-    listed, asked, heard = inference._client.list, asyncio.Event(), asyncio.Event()
+    listed, asked, heard = AsyncClient.list, asyncio.Event(), asyncio.Event()
 
-    async def late() -> Any:
-        told = await listed()
+    async def late(client: AsyncClient) -> Any:
+        told = await listed(client)
         asked.set()
         await heard.wait()
         return told
 
-    inference._client.list = late  # type: ignore[method-assign]
+    monkeypatch.setattr(AsyncClient, "list", late)
     first = asyncio.create_task(inference.digest(MODEL))
     await asked.wait()
-    inference._client.list = listed  # type: ignore[method-assign]
+    monkeypatch.setattr(AsyncClient, "list", listed)
     scripted.models[MODEL] = dataclasses.replace(scripted.models[MODEL], system="Another.")
     inference.models_changed()
     assert await inference.digest(MODEL) == scripted.models[MODEL].digest
@@ -164,8 +167,8 @@ async def test_no_more_chats_at_once_than_allowed(scripted: ScriptedOllama, infe
 
 async def test_the_deadline_counts_from_an_inferences_turn(scripted: ScriptedOllama) -> None:
     inference = OllamaInference(scripted.host, 1)
-    scripted.fail("slow", seconds=1, times=3)
-    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=2.5) for _ in range(3)))
+    scripted.fail("slow", seconds=0.5, times=3)
+    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=1.4) for _ in range(3)))
     assert len(replies) == 3
     await inference.close()
 

@@ -16,6 +16,7 @@ from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
+from batos.image.zodb_patches import index_position
 from batos.memory import embedding_worker, objects
 from batos.memory import ingest as ingesting
 from batos.memory.files import read_file
@@ -307,7 +308,7 @@ async def test_a_document_that_is_damaged_keeps_no_daemon_from_starting_and_no_o
     async with memory(tmp_path) as held:
         await held.read(notes)
         await held.embedded()
-        at = held.look(lambda library: library._p_jar.db().storage.base._index[library.document(str(notes / "garden.md"))._p_oid])
+        at = held.look(lambda library: index_position(library._p_jar.db().storage.base, library.document(str(notes / "garden.md"))._p_oid))
     flip(tmp_path / "image.fs", at)
     async with memory(tmp_path) as held:
         found = await held.recollection.search(SearchRequest(op="search", question="who sleeps all day long?"))

@@ -223,7 +223,7 @@ async def test_who_is_shut_out_hears_nothing_more_of_what_was_asked_before(ring:
 
 
 async def test_a_folder_that_cannot_be_read_any_more_shuts_out_all(ring: Ring) -> None:
-    async with guarded(ring.settings) as bound, Client(bound, keys=ring.anna) as anna:
+    async with guarded(ring.settings) as bound, Client(bound, 0.5, keys=ring.anna) as anna:
         await anna.status("m")
         aside = ring.clients.rename(ring.clients.with_name("aside"))
         ring.clients.write_text("a file")

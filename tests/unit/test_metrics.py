@@ -10,19 +10,19 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from batos import metrics
 from batos.app.kernel import Kernel
 from batos.bus import MemoryQueried, MethodRan, SourceAudited, ToolCalled
 from batos.errors import EndpointError, InferenceFailed
+from tests.support.console import http_client
 from tests.support.missions import FakeInference, mind, submit
 
 
 async def read(kernel: Kernel) -> dict[str, float]:
     """Every sample by its name and labels."""
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with http_client(trust_env=False) as client:
         reply = await client.get(f"http://{kernel.metrics.address}/metrics")
     return {name: float(value) for name, value in re.findall(r"^(\w[^ ]*(?:\{[^}]*\})?) ([^ ]+)$", reply.text, re.MULTILINE)}
 

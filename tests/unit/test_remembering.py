@@ -140,7 +140,7 @@ async def test_a_transaction_that_is_repeated_after_a_crash_keeps_nothing_twice(
         memory = await with_memory(kernel)
         await ended(kernel, "m1", "Plan the garden")
         until, still_open, found = kernel.image.read(memory_writer.missions_to_remember)
-        kept = remembering_of(kernel, memory)._prepared(found)
+        kept = remembering_of(kernel, memory).prepared(found)
         for _ in range(2):
             await kernel.image.system(memory_writer.store_remembered, kept, None, (0, ()), until, still_open)
         assert len(documents(kernel)) == 1

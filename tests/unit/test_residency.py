@@ -14,6 +14,7 @@ import structlog
 from batos.app.kernel import Kernel
 from batos.bridge.admission import Fairness, Load, Ticket, session
 from batos.bridge.client import OllamaInference, connect
+from batos.bridge.client_library import AsyncClient
 from batos.bridge.inference import ChatRequest, Inference
 from batos.bridge.residency import Expected, Preloader, Residency, ResidentInference
 from batos.errors import InferenceFailed
@@ -101,21 +102,21 @@ async def test_what_generates_is_not_unloaded_and_what_does_not_fit_beside_it_wa
         assert it.there == {"b:latest"}
 
 
-async def test_an_answer_that_is_older_than_a_load_does_not_hide_it() -> None:
+async def test_an_answer_that_is_older_than_a_load_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ollama says what is in memory before a model is loaded, and is heard after its first inference has ended."""
     async with house(a=50) as it:
         it.server.hold()
         first = asyncio.create_task(it.chat("a"))
         await asyncio.to_thread(it.server.wait_for)
-        ps, asked, heard = it.residency._client.ps, asyncio.Event(), asyncio.Event()
+        ps, asked, heard = AsyncClient.ps, asyncio.Event(), asyncio.Event()
 
-        async def late() -> Any:
-            told = await ps()
+        async def late(client: AsyncClient) -> Any:
+            told = await ps(client)
             asked.set()
             await heard.wait()
             return told
 
-        it.residency._client.ps = late  # type: ignore[method-assign]
+        monkeypatch.setattr(AsyncClient, "ps", late)
         refreshed = asyncio.create_task(it.residency.refresh())
         await asked.wait()
         it.server.release()

@@ -296,7 +296,7 @@ async def test_the_interpreter_exits_clean_after_close() -> None:
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", EXIT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert (*await child.communicate(), child.returncode) == (b"42\n", b"", 0)
 
-    for _ in range(5):
+    for _ in range(2):
         await asyncio.gather(*(once() for _ in range(4)))
 
 

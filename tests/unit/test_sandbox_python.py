@@ -8,16 +8,18 @@ import builtins
 import copy
 import inspect
 import types
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from batos.errors import MethodError, MethodFailed, MethodUnsupported
 from batos.guardian import PersistenceGuardian
 from batos.guardian.allowlist import SUPPLIED
 from batos.objects import Method, UvmObject
 from batos.sandbox import Sandbox, unsupported
-from tests.support.sandbox import Sends, call, corpus, method, obj, slots, stored
+from tests.support.sandbox import Sends, call, corpus, method, obj, settings, slots, stored
 from tests.support.sandbox_cases import CASES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -220,13 +222,20 @@ async def test_the_type_check_knows_what_is_supplied(sandbox: Sandbox, module: s
     await sandbox.compile(f"def m(self):\n    from {module} import {', '.join(members)}\n    return str([{', '.join(members)}])\n")
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impatient() -> AsyncIterator[Sandbox]:
+    """A sandbox that ends soon what would never end."""
+    async with Sandbox(settings(sandbox_time_s=0.5)) as running:
+        yield running
+
+
 @pytest.mark.parametrize("row", corpus(), ids=lambda row: row["id"])
-async def test_the_corpus(sandbox: Sandbox, row: dict[str, Any]) -> None:
+async def test_the_corpus(impatient: Sandbox, row: dict[str, Any]) -> None:
     target = obj(**{name: built(held) for name, held in (row.get("slots") or {}).items()})
     before = {name: slots(held) for name, held in target._slots.items() if isinstance(held, UvmObject)}
-    sends = Sends(sandbox, unit_price=lambda o, n: o.base - n // 10, note=lambda o, text: o.notes.append(text))
+    sends = Sends(impatient, unit_price=lambda o, n: o.base - n // 10, note=lambda o, text: o.notes.append(text))
     with stored(target):
-        await judged(sandbox, row, target, sends)
+        await judged(impatient, row, target, sends)
         assert {name: slots(held) for name, held in target._slots.items() if isinstance(held, UvmObject)} == before
 
 

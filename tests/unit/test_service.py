@@ -318,8 +318,9 @@ async def test_a_killed_daemon_leaves_no_orphan(daemon: subprocess.Popen[str], s
 
 
 async def test_what_is_left_all_the_same_is_stopped_at_the_next_start(
-    daemon: subprocess.Popen[str], settings: Settings, service: OllamaService
+    daemon: subprocess.Popen[str], settings: Settings, service: OllamaService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ollama_server, "TERM_S", 0.2)
     pid, _ = await asyncio.to_thread(said, daemon)
     note = ProcessNote.read(settings.data / "ollama" / "child.json")
     assert note is not None

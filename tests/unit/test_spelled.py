@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.objects import Example
 from batos.synthesis.targets import spelled
-from tests.support.synthesis import asked, first, made
 
 
 @pytest.mark.parametrize(
@@ -50,13 +48,3 @@ def test_what_is_quoted_cannot_leave_its_quotes() -> None:
     (one,) = spelled("'{one} + 1' below 3, \"a\\\" + x + \\\"b\" below 4, b' + x + 'c below 5, else d")
     for value in (1, 3.5, 4.5, 9):
         assert isinstance(eval(one.template.format(it=value)), str)
-
-
-async def test_bands_of_a_number_and_of_what_is_computed() -> None:
-    assert await first(asked("cold below 10 degrees, warm below 25, else hot", Example((14,), (), "warm"))) == (
-        "return 'cold' if number < 10 else 'warm' if number < 25 else 'hot'"
-    )
-    of_each = asked(
-        "by how many words each has, short up to 2, medium up to 4, else long", Example((["a b", "a b c"],), (), ["short", "medium"])
-    )
-    assert any("'short' if len(item.split()) <= 2" in text for _, text in await made(of_each, most=300_000))

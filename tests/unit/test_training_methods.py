@@ -26,6 +26,15 @@ from tests.support.methods import give, sent
 from tests.support.missions import FakeInference, mind
 from tests.support.training import tiny
 
+CHECKED = 8
+drawn = functools.cache(generate)  # seconds a draw
+
+
+def few(*args: Any, **more: Any) -> list[Any]:
+    """As many tasks of those that are drawn as a training is measured by: each costs a prompt."""
+    return drawn(*args, **more)[:CHECKED]
+
+
 PLAN = TrainingPlan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=1)
 
 
@@ -48,9 +57,8 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TrainingPlan]
     monkeypatch.setattr(Trainer, "__init__", begun)
     monkeypatch.setattr("batos.training.lora._base", base)
     monkeypatch.setattr(methods, "base_of", lambda settings: (load_profile("embedded").models[0], folder))
-    drawn = functools.cache(generate)  # seconds a draw
-    monkeypatch.setattr(methods, "generate", drawn)
-    monkeypatch.setattr(methods, "CHECKED", 8)
+    monkeypatch.setattr(methods, "generate", few)
+    monkeypatch.setattr(methods, "CHECKED", CHECKED)
     monkeypatch.setattr(methods, "training_tasks", lambda seed: drawn("validation", seed, each=1)[:6])
     return seen
 
@@ -106,9 +114,8 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, w
         made.append((version, lineage))
         return folder
 
-    drawn = functools.cache(generate)
     for name, value in {
-        "Trainer": Played, "begun": lambda work, plan: plan, "export": exported, "generate": drawn, "CHECKED": 8,
+        "Trainer": Played, "begun": lambda work, plan: plan, "export": exported, "generate": few, "CHECKED": CHECKED,
         "base_of": lambda settings: (load_profile("embedded").models[0], tmp_path),
         "training_tasks": lambda seed: drawn("validation", seed, each=1)[:3],
         "pairs": lambda tasks, seed: [(task.prompt(example=True), task.source) for task in tasks],

@@ -13,6 +13,7 @@ import pytest
 from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.objects import Example
+from batos.sandbox import Sandbox
 from batos.synthesis.families import BLIND, EVERYDAY, HOLE, NEW_SLOT_NAMES, SLOT_NAMES, Family, draw, families, fill
 from batos.synthesis.handbook import handbook
 from batos.training import samplers
@@ -158,15 +159,15 @@ def test_every_kind_can_be_drawn_and_is_plain(name: str) -> None:
 async def test_a_worker_that_died_is_no_judgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, died = generate("validation", 1, each=1)[0], []
     async with Prover(Settings(data=tmp_path)) as prover:
-        compile_ = prover._sandbox.compile
+        compile_ = Sandbox.compile
 
-        async def dies(source: str) -> None:
+        async def dies(sandbox: Sandbox, source: str) -> None:
             died.append(source)
             if len(died) != 3:
                 raise SandboxFailed("the worker died")
-            await compile_(source)
+            await compile_(sandbox, source)
 
-        monkeypatch.setattr(prover._sandbox, "compile", dies)
+        monkeypatch.setattr(Sandbox, "compile", dies)
         assert (await prover.judge(task, task.source)).right
         with pytest.raises(SandboxFailed):
             await prover.judge(task, task.source)

@@ -377,9 +377,9 @@ async def test_what_is_done_again_while_a_pack_is_under_way_is_not_lost(at: Hous
     def held(self: Any) -> Any:
         looked.set()
         assert go.wait(30)
-        return super(packing._Packer, self).copyToPacktime()
+        return super(packing.Packer, self).copyToPacktime()
 
-    monkeypatch.setattr(packing._Packer, "copyToPacktime", held)
+    monkeypatch.setattr(packing.Packer, "copyToPacktime", held)
     packed = asyncio.create_task(pack(at, tmp_path))
     assert await asyncio.to_thread(looked.wait, 30)
     again = asyncio.create_task(at.undo("m1", redo=True))

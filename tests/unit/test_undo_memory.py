@@ -193,7 +193,7 @@ async def test_a_mission_that_is_undone_while_it_becomes_memory_does_not(tmp_pat
         shelver = memory.recollection.shelver
         work = memory_writer.MemoryWriter(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
         until, still_open, found = memory.image.read(memory_writer.missions_to_remember)
-        prepared = work._prepared(found)
+        prepared = work.prepared(found)
         await memory.undo("m1")
         assert not await memory.image.system(memory_writer.store_remembered, prepared, None, (0, ()), until, still_open)
         commit = memory.image.committer.commit

@@ -131,7 +131,7 @@ def test_the_moment_of_a_pack(days: float) -> None:
 @pytest.mark.parametrize("when", ["copyToPacktime", "pack"])
 async def test_a_full_disk_leaves_the_image_as_it_was(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     await revise(image, 20)
-    synced = packing._Packer._sync
+    synced = packing.Packer._sync
     calls = []
 
     def full(self: Any) -> None:
@@ -140,7 +140,7 @@ async def test_a_full_disk_leaves_the_image_as_it_was(image: LivingImage, kept: 
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         synced(self)
 
-    monkeypatch.setattr(packing._Packer, "_sync", full)
+    monkeypatch.setattr(packing.Packer, "_sync", full)
     with pytest.raises(ImageError, match="not packed: No space left"):
         await kept.pack()
     assert revisions(image) == 20
@@ -154,7 +154,7 @@ async def test_a_full_disk_leaves_the_image_as_it_was(image: LivingImage, kept: 
 async def test_a_stop_ends_a_pack_that_is_under_way(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
     await revise(image, 20)
     reached, go = threading.Event(), threading.Event()
-    copied = packing._Packer.copyToPacktime
+    copied = packing.Packer.copyToPacktime
 
     def slow(self: Any) -> Any:
         found = copied(self)
@@ -162,7 +162,7 @@ async def test_a_stop_ends_a_pack_that_is_under_way(image: LivingImage, kept: Up
         assert go.wait(WAIT_S)
         return found
 
-    monkeypatch.setattr(packing._Packer, "copyToPacktime", slow)
+    monkeypatch.setattr(packing.Packer, "copyToPacktime", slow)
     async with image.unit() as unit:  # there is something after the time of the pack, and so something left to copy
         await revise(image, 20)
         packed = asyncio.ensure_future(kept.pack())

@@ -281,7 +281,7 @@ async def test_a_long_wait_ends_soon_after_the_daemon_was_killed() -> None:
 
 
 async def test_a_long_wait_goes_on_at_a_daemon_that_is_back() -> None:
-    async with killed_while_it_packs(2, 20) as (context, port, _, packing):
+    async with killed_while_it_packs(0.6, 20) as (context, port, _, packing):
         daemon = await Killed(context).begin_again(port)
         await daemon.answer()
         assert await packing == {"type": "pack"}
@@ -342,7 +342,7 @@ async def test_a_long_wait_ends_when_the_daemons_machine_was_switched_off(monkey
     with zmq.asyncio.Context() as context:
         daemon = Killed(context).begin()
         wire = Wire(daemon.port)
-        async with wire.laid() as endpoint, Client(endpoint, timeout_s=1) as client, asyncio.timeout(30):
+        async with wire.laid() as endpoint, Client(endpoint, timeout_s=0.3) as client, asyncio.timeout(30):
             packing = asyncio.create_task(client.pack())
             await daemon.asked()
             wire.cut()
@@ -356,7 +356,7 @@ async def test_a_client_and_its_watch_outlive_a_restart_of_the_daemon() -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with listening(first) as (listener, _):
             endpoint = listener.bound[0]
-            client = await stack.enter_async_context(Client(endpoint, timeout_s=1))
+            client = await stack.enter_async_context(Client(endpoint, timeout_s=0.3))
             events = client.watch("m")
             assert (await anext(events))["type"] == "state"
             await listener.stop()
@@ -517,13 +517,19 @@ def test_the_examples_run(name: str, types: list[str] | None) -> None:
     assert [line.split('"')[3] for line in lines] == (types or ["accepted", "result"])
 
 
-@pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])
-def test_the_examples_say_that_nobody_answers(name: str, tmp_path: Path) -> None:
-    """After seconds, where there are minutes for a mission."""
-    command = [sys.executable, str(ROOT / "examples" / name), "Plan a party", f"ipc://{tmp_path}/none.sock"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"no daemon answers at ipc://{tmp_path}/none.sock: start one with `batos run`, or name another ENDPOINT\n"
+def test_the_examples_say_that_nobody_answers(tmp_path: Path) -> None:
+    """After seconds, where there are minutes for a mission. Both at once: they wait."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for name in ("send_mission.py", "send_mission_req.py"):
+            command = [sys.executable, str(ROOT / "examples" / name), "Plan a party", f"ipc://{tmp_path}/none.sock"]
+            one = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stack.callback(one.kill)
+            running.append(stack.enter_context(one))
+        for one in running:
+            told, error = one.communicate(timeout=30)
+            assert (one.returncode, told) == (1, "")
+            assert error == f"no daemon answers at ipc://{tmp_path}/none.sock: start one with `batos run`, or name another ENDPOINT\n"
 
 
 def test_errors_come_back_from_the_wire_as_they_were() -> None:

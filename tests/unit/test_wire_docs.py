@@ -20,6 +20,7 @@ FIELDS = {
     "state": {"id", "state", "persona", "cycle", "model", "elapsed_s"},
     "token": {"id", "state", "persona", "cycle", "model", "elapsed_s", "text", "pieces", "facet"},
     "revised": {"id", "state", "persona", "cycle", "model", "elapsed_s", "why"},
+    "tool": {"id", "state", "persona", "cycle", "model", "elapsed_s", "tool", "step"},
     "method": {"target", "selector", "kind", "holder", "intent", "examples", "versions"},
     "needs_input": {"id", "state", "persona", "elapsed_s", "question", "number"},
     "provision": {"id", "state", "model", "elapsed_s", "status"},

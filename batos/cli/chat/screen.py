@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from batos.cli.mission_view import called, cost, doubts, inside, of_answer, sources
+from batos.cli.mission_view import called, cost, doubts, inside, of_answer, sources, tool_step
 from batos.cli.output import Output, PassingLine, clean, one_line
 from batos.errors import BatosError
 
@@ -93,6 +93,8 @@ class Screen:
             self._token(event)
         elif event.get("type") == "revised" and not inside(event):
             self.restart(f"refused, {one_line(event.get('why', ''), 200)}; it is written anew")
+        elif event.get("type") == "tool":
+            self.told(tool_step(event))
         elif event.get("type") in ("state", "status"):
             self._state(event)
 

@@ -105,7 +105,7 @@ function followMission(head) {
       stream.remove();
     }
     if (!waiting) waiting = setTimeout(look, GATHER_MS);
-  }, ["status", "state", "token", "revised", "needs_input", "result"]); // the status comes first: what happened since the page was made is in it
+  }, ["status", "state", "token", "revised", "tool", "needs_input", "result"]); // the status comes first: what happened since the page was made is in it
 }
 
 /* What a facet is saying, as it says it, or why that was refused and is said anew. As text, never as HTML. */

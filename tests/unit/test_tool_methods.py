@@ -1,0 +1,395 @@
+"""Generated methods that use tools: who may, by which names, with whose leave, once, and not in trials."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.app.kernel import Kernel
+from batos.errors import InvalidInput, ToolFailed
+from batos.forge import lessons
+from batos.guardian import PersistenceGuardian
+from batos.image import effects, ledger
+from batos.image import grants as image_grants
+from batos.image.grants import ALLOW, GrantRecord
+from batos.image.history import oid_of
+from batos.image.mission_record import MissionRecord
+from batos.mind import messages
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, identifier, named
+from batos.tools.toolbox import Toolbox
+from batos.wire.schemas import UndoRequest
+from tests.support.methods import give, method_of, sent, writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
+from tests.support.missions import give as give_services
+
+APPEND = "def note_(self, text):\n    return self.tools.my_shop.put_in(text)['count']\n"
+PUT = ToolDefinition(
+    name="put-in",
+    description="Put a thing into the shop.",
+    parameters={"type": "object", "properties": {"thing": {"type": "string"}, "from": {"type": "string"}}, "required": ["thing"]},
+)
+COUNT = ToolDefinition(name="count", kind="reads", outward=False)
+FAIL = ToolDefinition(name="name", kind="reads", parameters={"type": "object", "properties": {"why": {"type": "string"}}}, outward=False)
+
+
+class Shop:
+    """A connector whose place is a list in memory."""
+
+    def __init__(self) -> None:
+        self.things, self.sent = list[Mapping[str, Any]](), 0
+        self.meanwhile: Any = None
+
+    async def tools(self) -> Sequence[ToolDefinition]:
+        return [PUT, COUNT, FAIL]
+
+    async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
+        async def send(delivery: Delivery) -> Any:
+            self.sent += 1
+            if self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
+            if tool is FAIL or tool.name == "name":
+                raise ToolFailed(f"no {arguments['why']}", sure=False)
+            if tool.name == "put-in":
+                self.things.append(arguments)
+            return {"count": len(self.things)}
+
+        return ToolCall(connection="my-shop", tool=tool, arguments=arguments, send=send)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def inference() -> FakeInference:
+    return FakeInference()
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncIterator[Kernel]:
+    async with mind(tmp_path, inference) as kernel:
+        held = kernel.attempt_services.toolbox
+        assert held is not None
+        services = ConnectorServices(secret=str, folder=tmp_path)
+        toolbox = Toolbox(kernel.image, services, held.state, lambda spec, services: shop)
+        await toolbox.add(ConnectionSpec("my-shop", "http", "https://shop.example"))
+        give_services(kernel, toolbox=toolbox)
+        await give(kernel, **{f"slot{number}": 0 for number in range(16)}, kept=0)  # a prompt shows sixteen: it says nothing of `kept`
+        yield kernel
+
+
+async def allow(kernel: Kernel, pattern: str = "*") -> None:
+    await kernel.image.system(image_grants.add, GrantRecord(0, ALLOW, pattern), 1.0)
+
+
+def message(selector: str, *args: Any, target: str = "thing", **marks: bool) -> str:
+    return json.dumps({"target": target, "selector": selector, "args": list(args), "kwargs": {}, "write": True, **marks})
+
+
+async def with_tools(kernel: Kernel, id: str, selector: str, *args: Any) -> dict[str, Any]:
+    return await (await submit(kernel, id, f"send {selector}", message=message(selector, *args, tools=True))).end()
+
+
+async def waiting(kernel: Kernel, id: str, heard: Listened) -> str:
+    """The question at which a mission waits."""
+    async with asyncio.timeout(WAIT_S):
+        while (question := record(kernel, id).open_question) is None:
+            await kernel.image.system(lambda root: None)
+    return str(question["question"])
+
+
+def record(kernel: Kernel, id: str) -> MissionRecord:
+    return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
+
+
+def done(kernel: Kernel, id: str) -> list[tuple[str, str]]:
+    return [(one.tool, one.state) for one in kernel.image.read(effects.load, id)]
+
+
+# --- who may
+
+
+async def test_a_method_that_its_user_has_written_with_tools_calls_one_once_and_keeps_its_policy(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    asked = writing(inference, APPEND)
+    ended = await with_tools(kernel, "m1", "note_", "tea")
+    assert ended["state"] == "COMPLETE", ended
+    assert (ended["result"]["value"], shop.things) == (1, [{"thing": "tea"}]), "its trial put nothing in"
+    assert method_of(kernel, "thing", "note_")["policy"] == "default+tools"
+    assert "self.tools.my_shop.put_in(thing, from?): Put a thing into the shop." in asked[0].user
+    assert done(kernel, "m1") == [("my-shop.put-in", "DONE")]
+    assert (await sent(kernel, "m2", "thing", "note_", "tea"))["result"]["value"] == 2, "another mission does it anew"
+
+
+async def test_without_that_a_draft_that_uses_tools_is_refused(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+    asked = writing(inference, APPEND, "def note_(self, text):\n    return text\n")
+    ended = await sent(kernel, "m1", "thing", "note_", "tea")
+    assert ended["result"]["value"] == "tea"
+    assert "needs the capability 'tools', which was not granted [tools]" in asked[1].user
+    assert "self.tools.my_shop" not in asked[0].user
+    assert (shop.sent, method_of(kernel, "thing", "note_")["policy"]) == (0, "default")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    held = self.tools\n    return held.my_shop.put_in(text)\n",
+        "    return getattr(self, 'tools').my_shop.put_in(text)\n",
+        "    held = self.tools\n    return held.my_shop.call_('put-in', {'thing': text})\n",
+    ],
+)
+async def test_a_way_round_the_audit_meets_the_same_refusal(kernel: Kernel, inference: FakeInference, shop: Shop, body: str) -> None:
+    await allow(kernel)
+    asked = writing(inference, f"def note_(self, text):\n{body}", "def note_(self, text):\n    return text\n")
+    assert (await sent(kernel, "m1", "thing", "note_", "tea"))["result"]["value"] == "tea"
+    assert "my-shop.put-in is not called: the method 'note_' has the policy default, which grants no tools" in asked[1].user
+    assert shop.sent == 0
+
+
+async def test_a_method_without_the_leave_gets_nothing_done_by_one_that_has_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, APPEND)
+    assert (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"] == 1
+    passing = "def pass_(self, text):\n    try:\n        return self.note_(text)\n    except PermissionError as e:\n        return str(e)\n"
+    writing(inference, passing)
+    told = (await sent(kernel, "m2", "thing", "pass_", "milk"))["result"]["value"]
+    assert "the method 'pass_' has the policy default, which grants no tools" in told
+    assert shop.things == [{"thing": "tea"}]
+    writing(inference, passing.replace("pass_", "hand_"))
+    assert (await with_tools(kernel, "m3", "hand_", "milk"))["result"]["value"] == 2
+
+
+async def test_a_lesson_with_tools_is_kept_untried_where_only_a_tool_could_tell(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, APPEND)
+    pupil = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
+    lesson = lessons.Lesson("m1", pupil, "note_", [{"args": ["tea"], "result": 1}], "put a thing into the shop", True)
+    options = {"message": message("learn_", "note_"), **lesson.options()}
+    heard = Listened(kernel, "m1")
+    await kernel.scheduler.submit("m1", "teach", options, lambda root: lessons.begin(root, lesson, 16))
+    assert (await heard.end())["state"] == "COMPLETE"
+    assert (shop.sent, method_of(kernel, "thing", "note_")["policy"]) == (0, "default+tools")
+    assert (await sent(kernel, "m2", "thing", "note_", "tea"))["result"]["value"] == 1
+    await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
+    writing(inference, "def note_(self, text):\n    return text\n")
+    await sent(kernel, "m3", "thing", "note_", "tea")
+    assert method_of(kernel, "thing", "note_")["policy"] == "default", "the leave went with the lesson"
+
+
+async def test_tools_are_for_a_method_that_is_yet_to_be_written(kernel: Kernel, inference: FakeInference) -> None:
+    writing(inference, "def note_(self, text):\n    return text\n")
+    await sent(kernel, "m1", "thing", "note_", "tea")
+
+    def check(root: Any, selector: str) -> None:
+        messages.check_message(root, "thing", selector, ["x"], {}, tools=True)
+
+    for selector, what in (("note_", "by a method without tools"), ("kept", "without a method"), ("revert_", "without a method")):
+        with pytest.raises(InvalidInput, match=what):
+            kernel.image.read(check, selector)
+    kernel.image.read(check, "other_")
+
+
+# --- by which names
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("my_shpo.put_in(text)", "'my_shpo' is not a connection (did you mean 'my_shop'?)"),
+        ("my_shop.put_on(text)", "'put_on' is not a tool of my_shop (did you mean 'put_in'?)"),
+    ],
+)
+async def test_names_in_the_text_are_those_of_connections_and_tools_that_are_there(
+    kernel: Kernel, inference: FakeInference, shop: Shop, call: str, words: str
+) -> None:
+    await allow(kernel)
+    asked = writing(inference, f"def note_(self, text):\n    return self.tools.{call}\n", APPEND)
+    assert (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"] == 1
+    assert words in asked[1].user
+
+
+@pytest.mark.parametrize("call", ["held.nowhere.put_in(text)", "held.my_shop.put_on(text)"])
+async def test_a_tool_that_is_not_there_is_an_error_and_no_method(kernel: Kernel, inference: FakeInference, shop: Shop, call: str) -> None:
+    tried = f"    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
+    source = f"def note_(self, text):\n    held = self.tools\n{tried}"
+    asked = writing(inference, source)
+    told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
+    assert "is not a connection" in told or "is not a tool of my-shop" in told
+    assert len(asked) == 1
+
+
+async def test_arguments_go_by_name_by_position_and_by_an_alias(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+    calls = ("put_in('a')", "put_in('b', 'c')", "put_in(thing='d', from_='e')", "put_in(**{'thing': 'f', 'from': 'g'})")
+    lines = "".join(f"    self.tools.my_shop.{call}\n" for call in calls)
+    writing(inference, f"def note_(self):\n{lines}    return self.tools.my_shop.count()\n")
+    assert (await with_tools(kernel, "m1", "note_"))["result"]["value"] == {"count": 4}
+    given = [{"thing": "a"}, {"thing": "b", "from": "c"}, {"thing": "d", "from": "e"}, {"thing": "f", "from": "g"}]
+    assert shop.things == given
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("put_in('a', 'b', 'c')", "takes 2 arguments (thing, from); 3 were given"),
+        ("put_in('a', thing='b')", "two values for its argument 'thing'"),
+        ("put_in(3)", "is not of type 'string'"),
+        ("put_in({1, 2})", "is not of type 'string'"),
+        ("put_in(self)", "is not of type 'string'"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_an_error_that_the_method_gets(
+    kernel: Kernel, inference: FakeInference, shop: Shop, call: str, words: str
+) -> None:
+    await allow(kernel)
+    source = f"def note_(self):\n    try:\n        return self.tools.my_shop.{call}\n    except RuntimeError as e:\n        return str(e)\n"
+    writing(inference, source)
+    assert words in (await with_tools(kernel, "m1", "note_"))["result"]["value"]
+    assert shop.sent == 0
+
+
+def test_names_that_methods_can_write() -> None:
+    assert [identifier(name) for name in ("a-b", "a.b/c:d", "from", "plain")] == ["a_b", "a_b_c_d", "from_", "plain"]
+    assert named("a_b", ["a-b", "c"]) == "a-b"
+    assert named("a_b", ["a-b", "a.b"]) is None, "two could be meant"
+    assert named("a_b", ["a-b", "a_b"]) == "a_b"
+
+
+# --- with whose leave
+
+
+async def test_what_no_grant_lets_is_asked_and_done_once(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    writing(inference, APPEND)
+    heard = await submit(kernel, "m1", "send note_", message=message("note_", "tea", tools=True))
+    assert "my-shop.put-in" in await waiting(kernel, "m1", heard)
+    assert shop.sent == 0
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 1
+    assert shop.things == [{"thing": "tea"}]
+
+
+async def test_a_refusal_and_a_failure_reach_the_method(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    writing(
+        inference,
+        "def note_(self, text):\n    told = []\n"
+        "    try:\n        self.tools.my_shop.put_in(text)\n    except PermissionError as e:\n        told.append(str(e))\n"
+        "    try:\n        self.tools.my_shop.name(why=text)\n    except RuntimeError as e:\n        told.append(str(e))\n"
+        "    return told\n",
+    )
+    heard = await submit(kernel, "m1", "send note_", message=message("note_", "tea", tools=True))
+    await waiting(kernel, "m1", heard)
+    await kernel.scheduler.answer("m1", "no")
+    refused, failed = (await heard.end())["result"]["value"]
+    assert refused.startswith("my-shop.put-in is not called: ")
+    assert (failed, shop.things) == ("no tea", [])
+
+
+async def test_what_a_method_does_not_catch_is_the_error_of_its_mission(kernel: Kernel, inference: FakeInference) -> None:
+    writing(inference, "def note_(self, text):\n    return self.tools.my_shop.name(why=text)\n")
+    ended = await with_tools(kernel, "m1", "note_", "tea")
+    assert (ended["state"], ended["error"]["code"]) == ("FAILED", "tool_failed")
+
+
+async def test_where_nothing_may_be_done_outside_the_mission_ends_and_the_method_does_not_get_round_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    toolbox.state = toolbox.state._replace(suspended="this image is a copy")
+    body = "    try:\n        return self.tools.my_shop.put_in(text)\n    except Exception:\n        return 'caught'\n"
+    writing(inference, f"def note_(self, text):\n{body}")
+    ended = await with_tools(kernel, "m1", "note_", "tea")
+    assert (ended["state"], ended["error"]["code"], shop.sent) == ("FAILED", "tools_tied", 0)
+
+
+# --- once
+
+
+async def test_a_conflict_repeats_the_method_and_not_what_it_did(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+
+    def bump(root: Any) -> None:
+        root["lobby"].thing.kept += 10
+
+    async def meanwhile() -> None:
+        await kernel.image.system(bump)
+
+    shop.meanwhile = meanwhile
+    writing(
+        inference,
+        "def note_(self, text):\n    first = self.tools.my_shop.put_in(text)\n    second = self.tools.my_shop.put_in(text)\n"
+        "    self.kept += second['count']\n    self._p_changed = True\n    return [first['count'], self.kept]\n",
+    )
+    ended = await with_tools(kernel, "m1", "note_", "tea")
+    assert ended["result"]["value"] == [1, 12], "it began again from what another mission had kept"
+    assert shop.things == [{"thing": "tea"}] * 2
+    assert done(kernel, "m1") == [("my-shop.put-in", "DONE")] * 2
+    assert len(inference.asked) == 1
+    assert "strays" not in ended["result"]
+
+
+async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    """The example is wrong about the shop: the first attempt cannot know, so a replay must not find out and write another method."""
+    await allow(kernel)
+    pupil = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
+    lesson = lessons.Lesson("t1", pupil, "note_", [{"args": ["tea"], "result": 99}], "put a thing into the shop", True)
+    await kernel.image.system(lambda root: lessons.begin(root, lesson, 16))
+
+    def bump(root: Any) -> None:
+        root["lobby"].thing.kept += 10
+
+    async def meanwhile() -> None:
+        await kernel.image.system(bump)
+
+    shop.meanwhile = meanwhile
+    body = "    self.kept += self.tools.my_shop.put_in(text)['count']\n    self._p_changed = True\n    return self.kept\n"
+    source = f"def note_(self, text):\n{body}"
+    writing(inference, source, "def note_(self, text):\n    return 99\n")
+    ended = await sent(kernel, "m1", "thing", "note_", "tea")
+    assert ended["result"]["value"] == 11
+    assert (len(shop.things), len(inference.asked)) == (1, 1)
+
+
+# --- the guardian alone
+
+
+def test_the_guardian_names_what_is_missing() -> None:
+    guardian, source = PersistenceGuardian(), APPEND
+    (finding,) = guardian.audit(source, "note_").findings
+    assert (finding.rule, finding.line) == ("tools", 2)
+    there = {"my_shop": ["put_in"]}
+    assert guardian.audit(source, "note_", "default+tools").accepted, "unknown connections are not checked"
+    assert guardian.audit(source, "note_", "default+tools", tools=there).accepted
+    assert not guardian.audit(source, "note_", "default+tools", tools={}).accepted
+    assert guardian.audit(source.replace("put_in", "call_"), "note_", "default+tools", tools=there).accepted
+
+
+def test_a_tool_with_the_name_of_a_mutator_is_a_send_and_no_write() -> None:
+    verdict = PersistenceGuardian().audit("def note_(self):\n    self.tools.a.append(text='x')\n", "note_", "default+tools")
+    assert verdict.accepted
+    assert (verdict.contract["writes"], verdict.contract["sends"]) == ((), ("append",))
+
+
+def test_an_own_slot_of_that_name_stays_a_slot() -> None:
+    source = "def note_(self, text):\n    self.tools.append(text)\n    self._p_changed = True\n    return self.tools[0].upper()\n"
+    assert PersistenceGuardian().audit(source, "note_").accepted
