@@ -23,15 +23,18 @@ import argparse
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import json
+import os
 import random
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,9 +45,16 @@ from tool_choice import BUILD, unpacked
 
 from batos import logs
 from batos.errors import BatosError, Busy, DaemonUnavailable, MissionFailed, MissionPending, UnknownMission
+from batos.image import ledger
+from batos.image.identity import ActingState
+from batos.image.living_image import LivingImage
 from batos.testing import ScriptedOllama
 from batos.testing.ollama import EMBEDDED
 from batos.testing.script import default_answer, user_text
+from batos.tools import connections
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, ToolCall
+from batos.tools.effects import Effects
+from batos.tools.toolbox import Toolbox
 from batos.wire import Client
 
 SPEAKER = "speaker:8b"
@@ -57,13 +67,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=200, help="so many, spread over all")
     parser.add_argument("--only", default="", metavar="N,N", help="these tasks, by number")
-    parser.add_argument(
-        "--kills", default="2-6", metavar="FROM-TO", help="seconds from a start to the kill, at random between; none: no kills"
-    )
+    parser.add_argument("--kills", default="2-6", metavar="FROM-TO", help="seconds from a start to its kill; none: no kills")
     parser.add_argument("--lanes", type=int, default=3, help="daemons, each with an image and tasks of its own, that run beside each other")
-    parser.add_argument(
-        "--slow", type=float, default=0.3, help="most seconds that the world takes before it carries out a request, and after"
-    )
+    parser.add_argument("--slow", type=float, default=0.3, help="most seconds of the world before it carries out a request, and after")
     parser.add_argument("--overhead", type=int, default=0, metavar="N", help="measure N calls in the place of the tasks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=Path, default=BUILD / "bfcl", help="folder of the unpacked package")
@@ -78,15 +84,8 @@ def main() -> None:
 @contextlib.asynccontextmanager
 async def world_of(args: argparse.Namespace, slow: float) -> AsyncIterator[str]:
     """URL of a world that lasts as long as the block."""
-    words = [
-        sys.executable,
-        str(Path(__file__).with_name("agency_world.py")),
-        str(args.data),
-        "--slow",
-        str(slow),
-        "--seed",
-        str(args.seed),
-    ]
+    script = Path(__file__).with_name("agency_world.py")
+    words = [sys.executable, str(script), str(args.data), "--slow", str(slow), "--seed", str(args.seed)]
     process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -118,7 +117,7 @@ class KnownCalls:
 
 
 @contextlib.contextmanager
-def model_of(tasks: dict[int, dict[str, Any]], seed: int) -> Any:
+def model_of(tasks: dict[int, dict[str, Any]], seed: int) -> Iterator[ScriptedOllama]:
     """A scripted Ollama whose models use tools, as long as the block lasts."""
     with ScriptedOllama([*EMBEDDED, SPEAKER]) as server:
         server.give_tools(SPEAKER)
@@ -141,8 +140,8 @@ class Mortal:
         self._chance = random.Random(seed)
         (folder / "staging").mkdir()
         given = {
-            "autonomy.mode": "off", "inference.host": host, "inference.model": SPEAKER, "inference.staging": folder / "staging", "missions.attempts": 100,
-            "memory.remember": "off", "memory.curate": "off", "tools.rounds": 16, "tools.offered": 64,
+            "autonomy.mode": "off", "inference.host": host, "inference.model": SPEAKER, "inference.staging": folder / "staging",
+            "missions.attempts": 100, "memory.remember": "off", "memory.curate": "off", "tools.rounds": 16, "tools.offered": 64,
             "daemon.log_format": "json",
         }  # fmt: skip
         settings = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
@@ -334,8 +333,109 @@ async def _lane(mortal: Mortal, user: User, tasks: dict[int, dict[str, Any]], ar
 # --- what a call costs
 
 
+class Granting:
+    """A caller of effects whom everything is allowed."""
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    async def allow(self, call: ToolCall) -> str:
+        """Allow it."""
+        return "the bench"
+
+    def ask(self, question: str) -> str:
+        """Fail: nothing is asked here."""
+        raise SystemExit(f"a call asks: {question}")
+
+    def tied(self) -> str:
+        """Never."""
+        return ""
+
+    def label(self) -> str:
+        """The same for all."""
+        return "1 DELEGATING robin tool"
+
+    def counts(self) -> collections.Counter[tuple[str, str]]:
+        """Calls so far."""
+        return self._counts
+
+    def tell(self, name: str, line: str) -> None:
+        """Hear nothing."""
+
+
+OVERHEAD_TASK, CALLS_A_MISSION = 50, 10
+MEASURED = {"acts": ("setHeadlights", "POST", {"mode": "on"}), "reads": ("displayCarStatus", "GET", {"option": "fuel"})}
+
+
 async def overhead(args: argparse.Namespace) -> dict[str, Any]:
-    raise NotImplementedError
+    """Median milliseconds of a call and of the bare request, in pairs, and the fsyncs before and after a call's request."""
+    line: dict[str, Any] = {"bench": "agency overhead", "pairs": args.overhead}
+    with tempfile.TemporaryDirectory(prefix="batos-bench-", dir=args.dir) as folder:
+        line["floor_append_fsync_ms"] = _floor_ms(Path(folder))
+        image = await LivingImage.open(f"file://{folder}/image.fs", steps=(connections.install,))
+        async with world_of(args, 0.0) as world, httpx.AsyncClient() as bare:
+            services = ConnectorServices(secret=str, folder=Path(folder))
+            box = Toolbox(image, services, ActingState("bench"))
+            await box.add(ConnectionSpec("car", "openapi", f"{world}/tasks/{OVERHEAD_TASK}/openapi.json"))
+            for kind, (tool, method, arguments) in MEASURED.items():
+                url = f"{world}/tasks/{OVERHEAD_TASK}/VehicleControlAPI/{tool}"
+                sent = {"params": arguments} if method == "GET" else {"json": arguments}
+                pairs, before, after = [], 0, 0
+                for at in range(-20, args.overhead):  # the first ones warm up
+                    mission = f"{kind}-{at // CALLS_A_MISSION}"
+                    if at % CALLS_A_MISSION == 0 or at == -20:
+                        await image.system(ledger.accept, mission, "the bench", {}, True)
+                        effects = Effects(image, mission, "bench", Granting())
+                    begun = time.perf_counter()
+                    (await bare.request(method, url, **sent)).raise_for_status()
+                    between = time.perf_counter()
+                    fsyncs: list[int] = [image.committer.stats["rounds"]]
+                    await effects.perform(f"car.{tool}", arguments, _watched(box, image, f"car.{tool}", arguments, fsyncs))
+                    ended = time.perf_counter()
+                    if at >= 0:
+                        pairs.append((between - begun, ended - between))
+                        before, after = before + fsyncs[1] - fsyncs[0], after + image.committer.stats["rounds"] - fsyncs[1]
+                line[kind] = {
+                    "bare_ms": _median_ms(one for one, _ in pairs),
+                    "call_ms": _median_ms(one for _, one in pairs),
+                    "overhead_ms": _median_ms(call - alone for alone, call in pairs),
+                    "fsyncs_before": before / args.overhead,
+                    "fsyncs_after": after / args.overhead,
+                }
+            await box.close()
+        await image.close()
+    return line
+
+
+def _watched(box: Toolbox, image: LivingImage, name: str, arguments: dict[str, Any], fsyncs: list[int]) -> Any:
+    """A way to prepare a call that notes the fsyncs so far when its request is sent."""
+
+    async def prepare() -> ToolCall:
+        call = await box.prepare(name, arguments)
+
+        async def send(delivery: Any) -> Any:
+            fsyncs.append(image.committer.stats["rounds"])
+            return await call.send(delivery)
+
+        return dataclasses.replace(call, send=send)
+
+    return prepare
+
+
+def _floor_ms(folder: Path) -> float:
+    """Median milliseconds of an append of 1 KiB with its fsync."""
+    times = []
+    with (folder / "floor").open("wb", buffering=0) as file:
+        for _ in range(200):
+            begun = time.perf_counter()
+            file.write(b"x" * 1024)
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - begun)
+    return _median_ms(times)
+
+
+def _median_ms(seconds: Iterable[float]) -> float:
+    return round(statistics.median(seconds) * 1000, 2)
 
 
 if __name__ == "__main__":

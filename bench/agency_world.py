@@ -1,4 +1,4 @@
-"""The world of `bench/agency.py`: BFCL's stateful classes as an HTTP API that counts what it is asked, apart from the daemon that is killed.
+"""The world of `bench/agency.py`: BFCL's stateful classes as an HTTP API that counts its requests, apart from the daemon that is killed.
 
     python bench/agency_world.py FOLDER --slow 0.3
 
@@ -36,9 +36,9 @@ _LOOKS = re.compile(
     r"(get|view|list|search|find|check|estimate|displayCarStatus|retrieve|compute|verify|filter)(?![a-z])"
     r"|(pwd|ls|cat|find|wc|sort|grep|du|tail|diff|gallon_to_liter|liter_to_gallon|display_log)\Z|(message|posting|ticket|trading|travel)_get_"
 )
-_CHANGES = frozenset(
-    {"get_flight_cost", "get_outside_temperature_from_google", "get_outside_temperature_from_weather_com", "get_current_speed"}
-)
+_CHANGES = frozenset({
+    "get_flight_cost", "get_outside_temperature_from_google", "get_outside_temperature_from_weather_com", "get_current_speed",
+})  # fmt: skip
 """Methods that are named like one that looks, and keep a price or draw a number."""
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
 _WIDER = {("close_ticket", "ticket_id"): ["integer", "string"]}

@@ -65,11 +65,8 @@ class Place:
             await self.gate.wait()
             if self.fail is not None:
                 raise self.fail
-            return (
-                {"time": "17:45", "zone": "JST" + self.long}
-                if tool is CLOCK or tool.name == "current_time"
-                else {"written": arguments["path"]}
-            )
+            now = {"time": "17:45", "zone": "JST" + self.long}
+            return now if tool is CLOCK or tool.name == "current_time" else {"written": arguments["path"]}
 
         return ToolCall(connection="desk", tool=tool, arguments=arguments, send=send, seconds=5, target="desk")
 

@@ -1,0 +1,93 @@
+"""A daemon that is killed in the middle of a payment to a shop that takes two seconds: the shop has one order."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.testing import ScriptedOllama
+from tests.support.daemon import END_S, Peer, daemon
+
+PAYMENT_S = 2.0
+
+
+class Till:
+    """A shop without idempotency keys, that takes its time and goes on when the payer is gone."""
+
+    def __init__(self) -> None:
+        self.orders: list[Any] = []
+        self.asked, self.paid = threading.Event(), threading.Event()
+        till = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_POST(self) -> None:
+                order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                till.asked.set()
+                time.sleep(PAYMENT_S)
+                till.orders.append(order)
+                till.paid.set()
+                try:
+                    self.send_response(201)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                except OSError:
+                    pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def till() -> Iterator[Till]:
+    made = Till()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.mark.parametrize("truth", ["happened", "again"])
+def test_a_payment_is_made_once(tmp_path: Path, scripted: ScriptedOllama, till: Till, truth: str) -> None:
+    payment = {"path": "/orders", "body": {"sku": "tea", "euros": 20}}
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        options = {"seconds": PAYMENT_S + 1}
+        assert peer.ask("tool_add", name="till", kind="http", place=till.origin, options=options)["type"] != "error"
+        sent = peer.ask("send", id="pay", target="tools.till", selector="call_", args=["post", payment], write=True)
+        assert sent["type"] == "accepted", sent
+        assert till.asked.wait(END_S)
+        assert till.orders == []
+        running.kill()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        question = _question(peer)
+        assert "till.post" in question["question"]
+        assert till.paid.is_set(), "its user is asked when the shop can do no more of it"
+        assert len(till.orders) == 1
+        told = peer.ask("answer", id="pay", text=truth, number=question["number"])
+        assert told["type"] == "status", told
+        assert peer.result("pay")["state"] == "COMPLETE"
+        (effect,) = peer.ask("effects", mission="pay")["effects"]
+    assert effect["state"] == ("SETTLED" if truth == "happened" else "DONE")
+    assert till.orders == [payment["body"]] * (1 if truth == "happened" else 2), "a second one only where its user says so"
+
+
+def _question(peer: Peer) -> dict[str, Any]:
+    """The open question of the payment, once it is asked."""
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        for one in peer.ask("status", id="pay").get("questions", ()):
+            if one["answer"] is None:
+                return dict(one)
+        time.sleep(0.05)
+    raise AssertionError("it asks nothing")
