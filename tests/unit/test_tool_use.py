@@ -14,7 +14,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.errors import ToolFailed
 from batos.image import effects, grants
-from batos.image.grants import ALLOW, DENY, GrantRecord
+from batos.image.grants import ALLOW, ASK, DENY, GrantRecord
 from batos.image.identity import ActingState
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition
 from batos.tools.toolbox import Toolbox
@@ -352,3 +352,18 @@ async def test_a_mission_of_the_system_has_no_tools(tmp_path: Path) -> None:
         await allow(kernel, "desk.*")
         await (await submit(kernel, "m1", BRIEF, origin="system")).end()
     assert place.calls == []
+
+
+@pytest.mark.parametrize("said", ["once", "mission", "always"])
+@pytest.mark.parametrize("asking", ["a grant", "a copy"])
+async def test_what_is_always_asked_first_is_asked_once_for_each_call(tmp_path: Path, said: str, asking: str) -> None:
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+        await allow(kernel, "desk.*", ASK if asking == "a grant" else ALLOW)
+        if asking == "a copy":
+            await kernel.image.system(lambda root: root.update(identity=("i", "e", 1000)))
+        heard = await submit(kernel, "m1", BRIEF)
+        await asked(kernel, "m1")
+        await kernel.scheduler.answer("m1", said, may_grant=True)
+        await heard.end()
+    assert len(place.calls) == 1
