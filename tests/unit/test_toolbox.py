@@ -225,3 +225,21 @@ async def test_what_is_removed_is_gone_and_what_was_open_is_closed(image: Living
     assert (box.connections(), box.open_names(), shop.closed) == ({}, (), 2)
     with pytest.raises(UnknownTool):
         await box.remove("shop")
+
+
+async def test_a_connection_that_an_undo_replaced_is_opened_anew(image: LivingImage, tmp_path: Path) -> None:
+    opened: list[tuple[str, Shop]] = []
+
+    def open(spec: ConnectionSpec, services: ConnectorServices) -> Shop:
+        opened.append((spec.place, Shop([ORDER, ORDERS])))
+        return opened[-1][1]
+
+    box = Toolbox(image, ConnectorServices(secret=str, folder=tmp_path), ActingState("image"), open)
+    await box.add(SPEC)
+    await box.prepare("shop.orders", {})
+    used = opened[-1][1]
+    await image.system(connections.remove, "shop")  # as an undo does it, behind the toolbox's back
+    await box.add(SPEC._replace(place="https://other.example"))
+    await box.prepare("shop.orders", {})
+    assert opened[-1][0] == "https://other.example"
+    assert (used.closed, len(opened)) == (1, 4)
