@@ -56,6 +56,7 @@ START_S, TASK_S = 90.0, 300.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=200, help="so many, spread over all")
+    parser.add_argument("--only", default="", metavar="N,N", help="these tasks, by number")
     parser.add_argument(
         "--kills", default="2-6", metavar="FROM-TO", help="seconds from a start to the kill, at random between; none: no kills"
     )
@@ -290,7 +291,7 @@ async def _removed(client: Client, name: str) -> None:
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
     """The figures of the tasks."""
     tasks = known_tasks(args.data)
-    chosen = list(tasks)[:: max(1, len(tasks) // args.tasks)][: args.tasks]
+    chosen = [int(one) for one in args.only.split(",")] if args.only else list(tasks)[:: max(1, len(tasks) // args.tasks)][: args.tasks]
     folder, tally, begun = Path(tempfile.mkdtemp(prefix="batos-bench-", dir=args.dir)), Tally(), time.monotonic()
     with model_of(tasks, args.seed) as model:
         async with world_of(args, args.slow) as world, asyncio.TaskGroup() as lanes:

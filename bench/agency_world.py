@@ -188,7 +188,8 @@ def _operation(name: str, method: str, function: Any) -> dict[str, Any]:
         ]
         return made
     body = {"type": "object", "properties": schemas, "required": required}
-    made["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if schemas:
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     if name in KEYED:
         made["parameters"] = [{"name": _KEY_HEADER, "in": "header", "required": False, "schema": {"type": "string"}}]
     return made

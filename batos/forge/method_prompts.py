@@ -271,13 +271,19 @@ def _short(value: Any) -> str:
     if isinstance(value, UvmObject):
         return f"<{_title(value)}>"[:_VALUE]
     try:
-        text = json.dumps(value, ensure_ascii=False, default=repr)
+        text = json.dumps(value, ensure_ascii=False, default=_repr)
     except (TypeError, ValueError, RecursionError):
-        text = repr(value)
+        text = _repr(value)
     text = {"null": "None", "true": "True", "false": "False"}.get(text, text)
     return text if len(text) <= _VALUE else text[: _VALUE - 1] + "…"
 
 
+def _repr(value: Any) -> str:
+    """Return the `repr` of a value without its address, which a process that takes the mission up again would tell otherwise."""
+    return _ADDRESS.sub(">", repr(value))
+
+
+_ADDRESS = re.compile(r" object at 0x.*")
 TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 """Temperatures of the first and the later tries: after a refusal a model must not write the same draft again."""
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)

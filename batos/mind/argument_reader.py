@@ -301,7 +301,7 @@ class _Taking:
         """Return how much the words beside a value speak for the parameter."""
         written = re.escape(self.of.path[-1]).replace("_", "[_ ]")
         head = self._brief.text[: value.start]
-        if re.search(rf"(?<!\w){written}['\"]?\s*(?:=|:|is|of|as|to|ist|est|es)?\s*[$€£'\"]?$", head[-80:], re.I):
+        if re.search(rf"(?<!\w){written}['\"]?\s{{0,3}}(?:=|:|is|of|as|to|ist|est|es)?\s{{0,3}}[$€£'\"]?$", head[-80:], re.I):
             return 2.5
         weights = {**self._about, **dict.fromkeys(self._name, 1.0)}
         best: dict[str, float] = {}

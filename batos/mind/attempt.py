@@ -474,7 +474,7 @@ class Attempt:
     @property
     def has_private(self) -> bool:
         """Return True if the mission has read what belongs to its user alone: passages from memory, or pictures that he gave it."""
-        return self.evidence.recalled or bool(self.shown)
+        return self.evidence.has_read or any(self.shown)
 
     def agrees(self, question: str) -> bool | None:
         """Return True if the user says yes to a question, which is asked once; None where the mission may not ask, or not one so long.

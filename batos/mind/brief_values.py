@@ -37,16 +37,17 @@ _QUOTED = re.compile(
 )
 _WORD = re.compile(r"[^\W_](?:[^\s,;:?!()\[\]{}\"“”„«»`=<>]*[^\W_])?(?:\.(?=[A-Z]\.)|(?<=[A-Z]\.[A-Z])\.)?|[&]")
 _CODE = re.compile(
-    r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w./])(?:~?/|[A-Za-z]:[\\/])[\w.~/\\-]*\w|"
-    r"\b\d+[/-](?=[A-Za-z]*\d)[A-Z][A-Za-z\d-]*\b|"
-    r"\b[\w-]+\.(?:txt|md|csv|json|xml|ya?ml|toml|py|js|html?|pdf|docx?|xlsx?|png|jpe?g|gif|mp[34]|wav|zip|gz|log|db|sql)\b|"
-    r"\b[A-Za-z]\w*_\w+\b|"
-    r"\b(?=[A-Za-z\d]*[A-Za-z])(?=[A-Za-z\d-]*\d)(?![\d.]+[A-Za-z/]{1,4}\b)[A-Za-z\d]+(?:-[A-Za-z\d]+)*\b"
+    r"https?://[^\s<>\"']{1,400}(?<![.,;:!?)])|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}|"
+    r"(?<![\w./])(?:~?/|[A-Za-z]:[\\/])[\w.~/\\-]{1,300}(?<=\w)|"
+    r"\b\d{1,12}[/-](?=[A-Za-z]{0,20}\d)[A-Z][A-Za-z\d-]{0,40}\b|"
+    r"(?<![\w-])[\w-]{1,100}\.(?:txt|md|csv|json|xml|ya?ml|toml|py|js|html?|pdf|docx?|xlsx?|png|jpe?g|gif|mp[34]|wav|zip|gz|log|db|sql)\b|"
+    r"\b[A-Za-z](?=[^\W_]{0,60}_)\w{1,100}\b|"
+    r"\b(?=[A-Za-z\d]{0,60}[A-Za-z])(?=[A-Za-z\d-]{0,60}\d)(?![\d.]{1,20}[A-Za-z/]{1,4}\b)[A-Za-z\d]{1,60}(?:-[A-Za-z\d]{1,60}){0,8}\b"
 )
-_TERM = r"(?:\d*\.?\d*\*?(?:(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]{1,30}\)|[a-z])(?:(?:\^|\*\*)[-\w().]{1,8}|[²³])?"
+_TERM = r"(?:\d{0,12}(?:\.\d{1,12})?\*?(?:(?:sin|cos|tan|log|ln|exp|sqrt)\([^()]{1,30}\)|[a-z])(?:(?:\^|\*\*)[-\w().]{1,8}|[²³])?"
 _FORMULA = re.compile(
-    rf"(?:[a-z]\([a-z]\) ?= ?)?(?<![\w.'])(?=[^\s]{{0,40}}[a-z(\d]){_TERM}|\d+(?:\.\d+)?)"
-    rf"(?: ?[-+*/] ?{_TERM}(?![\w'])|\d+(?:\.\d+)?(?![\w.]*\d*[A-Za-z])))*"
+    rf"(?:[a-z]\([a-z]\) ?= ?)?(?<![\w.'])(?=[^\s]{{0,40}}[a-z(\d]){_TERM}|\d{{1,12}}(?:\.\d{{1,12}})?)"
+    rf"(?: ?[-+*/] ?{_TERM}(?![\w'])|\d{{1,12}}(?:\.\d{{1,12}})?(?![\w.]{{0,20}}[A-Za-z]))){{0,20}}"
 )
 _TOPIC = re.compile(
     r"\b(?:for|about|nach|über|sur|sobre|acerca de)\s+(?:(?:the|a|an|der|die|das|le|la|les|el|los|las)\s+)?([^\n.!?;]{3,200}?)[\s.?!]*$"
@@ -356,7 +357,7 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
     for at, word in enumerate(said):
         titled = bool(run) and run[-1].text in _TITLES and text[run[-1].end : word.start].strip(" ") == "."
         adjoins = bool(run) and (titled or text[run[-1].end : word.start].strip(" ") in ("", "'", "’"))
-        first = at == 0 or bool(re.search(r"[.!?:\n]\s*$", text[: word.start]))
+        first = at == 0 or bool(re.search(r"[.!?:\n]\s{0,9}$", text[: word.start]))
         capital = word.text[:1].isupper() and not (first and (word.low in lists.opening or word.low in STOP)) and word.low != "i"
         if at == 0 and capital and len(said) > 1 and said[1].text[:1].islower():  # most likely a verb
             capital = False
@@ -399,7 +400,7 @@ def _names(text: str, said: Sequence[Word], numbers: Sequence[BriefValue]) -> It
         for split in re.finditer(r"['’]s\s+", one.value):
             yield BriefValue(NAME, one.start, one.start + split.start(), one.value[: split.start()])
             yield BriefValue(NAME, one.start + split.end(), one.end, one.value[split.end() :])
-        for split in re.finditer(r"\s+(?:vs\.?|v\.|y)\s+", one.value):
+        for split in re.finditer(r"\s{1,3}(?:vs\.?|v\.|y)\s{1,3}", one.value):
             yield BriefValue(NAME, one.start, one.start + split.start(), one.value[: split.start()])
             yield BriefValue(NAME, one.start + split.end(), one.end, one.value[split.end() :])
 
@@ -437,7 +438,7 @@ def _phrases(text: str, said: Sequence[Word], apart: Sequence[BriefValue]) -> It
             yield BriefValue(PHRASE, match.start(), match.end(), match[0])
 
 
-_BETWEEN = re.compile(r"\s*(?:,|;)?\s*(?:(?:and|or|und|oder|et|ou|y|o|e|&|,|to)\b)?\s*(?:the\s+|a\s+|an\s+)?")
+_BETWEEN = re.compile(r"\s{0,3}(?:,|;)?\s{0,3}(?:(?:and|or|und|oder|et|ou|y|o|e|&|,|to)\b)?\s{0,3}(?:(?:the|a|an)\s{1,3})?")
 
 
 def _lists(text: str, values: Sequence[BriefValue]) -> Iterator[BriefValue]:

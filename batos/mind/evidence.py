@@ -120,7 +120,7 @@ class Evidence:
         """
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
         self._found: dict[str, tuple[RecalledPassage, ...]] = {}
-        self._loaded = False
+        self._loaded = self._read_before = False
         self._nothing_on: frozenset[bytes] = frozenset()
         self._asking = asyncio.Lock()
         self._changes: list[tuple[Segment | None, list[int]]] = []
@@ -148,6 +148,11 @@ class Evidence:
         """
         return self._loaded or any(self._found.values())
 
+    @property
+    def has_read(self) -> bool:
+        """Return True if this mission was shown passages from memory, by an earlier attempt also such as are forgotten by now."""
+        return self._read_before or any(self._found.values())
+
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Record the changes of the mission's transaction to the memory: index entries of new chunks, numbers of removed chunks. A trial
         records nothing.
@@ -168,6 +173,7 @@ class Evidence:
         """Load the passages that earlier attempts recalled."""
         self._loaded = True
         self._found = self._image.read(recorded, self._id, self._chars)
+        self._read_before = bool(self._found)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
     async def about(self, question: str, *, gated: bool = False) -> tuple[RecalledPassage, ...]:

@@ -247,7 +247,7 @@ _LONG = 8  # least number of letters for which two typing errors are tolerated
 
 
 def check_message(
-    root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, write: bool = False, tools: bool = False
+    root: Root, target: str, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], write: bool = False, *, tools: bool = False
 ) -> None:
     """Check that a message may become a mission.
 

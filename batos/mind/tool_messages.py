@@ -1,7 +1,7 @@
 """Messages to connections: generated methods and users reach tools as `tools.NAME.tool(…)`, and methods as `self.tools`.
 
-A method sends to a tool only if its policy grants that (`default+tools`): the method itself, not those that sent it a message, since it is
-the object's authority that they use. Each call is an effect like all others: granted, journaled, done once.
+A method sends to a tool only if its policy grants that (`default+tools`), and that of every method in the chain: one without it cannot
+borrow it from another. Each call is an effect like all others: granted, journaled, done once.
 """
 
 from __future__ import annotations
@@ -58,14 +58,15 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
 async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, Any]) -> Any:
     """Return the result of one call on behalf of a message.
 
-    :raises GrantRefused: if a method sends it whose policy does not grant tools. Other errors: see `ToolUse.call`.
+    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools. Other errors: see `ToolUse.call`.
     """
     attempt, name = current(), f"{connection.name}.{tool}"
-    sender = next((run for run in senders() if run.activity.seed == attempt.id), None)  # not one of a mission that started this one
-    if sender is not None and not may_use_tools(sender.method):
-        policy = dict(sender.method.provenance).get("policy", "default")
+    # without runs of another mission that started this one
+    lacking = [run.method for run in senders() if run.activity.seed == attempt.id and not may_use_tools(run.method)]
+    if lacking:
+        policy = dict(lacking[0].provenance).get("policy", "default")
         raise GrantRefused(
-            f"{name} is not called: the method {sender.method.selector!r} has the policy {policy}, which grants no tools; "
+            f"{name} is not called: the method {lacking[0].selector!r} has the policy {policy}, which grants no tools; "
             "`batos teach … --tools` has one written that may use them",
             tool=name,
         )

@@ -17,7 +17,7 @@ REFUSALS = {"decline": "decline", "no": "decline", "cancel": "cancel"}
 DONE = ("done", "yes", "ok")
 FIELDS = 50
 _MOST = 2000
-_LINE = re.compile(r"\s*([^:=\n]{1,100}?)\s*[:=]\s*(.*)")
+_LINE = re.compile(r"([^:=\n]{1,100})[:=](.*)")
 _TRUE, _FALSE = ("true", "yes", "y", "1"), ("false", "no", "n", "0")
 
 
@@ -90,8 +90,8 @@ def _read(said: str, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             raise InvalidInput(f"the answer is not valid JSON ({e})") from None
     else:
         lines = [_LINE.fullmatch(line) for line in said.splitlines() if line.strip()]
-        if lines and all(line is not None and line[1] in fields for line in lines):
-            found = {line[1]: line[2] for line in lines if line is not None}
+        if lines and all(line is not None and line[1].strip() in fields for line in lines):
+            found = {line[1].strip(): line[2].strip() for line in lines if line is not None}
         elif len(fields) == 1:
             found = {next(iter(fields)): said}
         else:

@@ -216,7 +216,7 @@ def parse_daily(text: str, what: str) -> int:
     :param what: `uses` or `bytes`; only the latter have units.
     :raises InvalidInput: if it is not a whole number above 0.
     """
-    found = re.fullmatch(r"(\d{1,15})\s*([a-z]*)\s*(?:/\s*d(?:ay)?)?", text.strip().casefold())
+    found = re.fullmatch(r"(\d{1,15})\s{0,3}([a-z]{0,8})\s{0,3}(?:/\s{0,3}d(?:ay)?)?", text.strip().casefold())
     unit = None if found is None else (_UNITS if what == "bytes" else {"": 1}).get(found[2])
     if found is None or unit is None or not int(found[1]):
         units = " (units: KiB, MiB, GiB, kB, MB, GB)" if what == "bytes" else ""

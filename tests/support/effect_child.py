@@ -55,30 +55,41 @@ class Scripted:
         pass
 
 
-def die(point: str) -> None:
-    if sys.argv[4] == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+def die_around(image: LivingImage, point: str) -> None:
+    """Have this process kill itself at a step of an effect's record, if `point` names one."""
+    real = image.system
+
+    async def system(function: Any, *args: Any, **more: Any) -> Any:
+        before, after = STEPS.get(function, ("", ""))
+        if point == before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = await real(function, *args, **more)
+        if point == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    image.system = system  # type: ignore[method-assign]
+
+
+async def told(attempt: Effects, call: ToolCall) -> None:
+    """Perform a call; print what came of it."""
+
+    async def prepare() -> ToolCall:
+        return call
+
+    try:
+        print("done", json.dumps(await attempt.perform(call.name, call.arguments, prepare)))
+    except Question as e:
+        print("asked", e)
+    except BatosError as e:
+        print("failed", e.code, e.message)
 
 
 async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
     image = await LivingImage.open(f"file://{folder}/image.fs")
     await image.system(ledger.accept, MISSION, "buy tea", {}, True)
     world = Egress(private=[WebOrigin("http", "127.0.0.1", port)])
-    real = image.system
-
-    def system(function: Any, *args: Any, **more: Any) -> Any:
-        async def killed() -> Any:
-            names = {effects.intend: ("before intent", "intent durable"), effects.end: ("answered", "result durable")}.get(
-                function, ("", "")
-            )
-            die(names[0])
-            found = await real(function, *args, **more)
-            die(names[1])
-            return found
-
-        return killed()
-
-    image.system = system  # type: ignore[method-assign]
+    die_around(image, sys.argv[4])
 
     async def send(delivery: Delivery) -> Any:
         method, path = {"reads": ("GET", "/read"), "idempotent": ("PUT", "/put")}.get(kind, ("POST", "/do"))
@@ -94,15 +105,7 @@ async def main(folder: str, port: int, kind: str, answers: list[str]) -> None:
     order, seen = ToolDefinition(name="order", kind=kind), look if kind == "verifiable" else None
     call = ToolCall(connection="shop", tool=order, arguments={"sku": "tea"}, send=send, seconds=2.0, target="shop/1", look=seen)
 
-    async def prepare() -> ToolCall:
-        return call
-
-    try:
-        print("done", json.dumps(await attempt.perform(call.name, call.arguments, prepare)))
-    except Question as e:
-        print("asked", e)
-    except BatosError as e:
-        print("failed", e.code)
+    await told(attempt, call)
     await image.close()
     await world.close()
 

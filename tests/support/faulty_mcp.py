@@ -52,7 +52,7 @@ def tools() -> list[dict[str, Any]]:
         tool("echo", {"text": text}, readOnlyHint=True, openWorldHint=False), pay, tool("slow", {"seconds": number}), tool("die"),
         tool("junk"), tool("flood"), tool("big", {"mib": number}), tool("never"), tool("endless"), tool("fail"), tool("progress"),
         tool("ask"), tool("page"), tool("media"), tool("grow"), tool("wrong"), tool("sample"), tool("order", {"name": text, "key": text}),
-        tool("seen", {"name": text}), *(tool(name) for name in _more),
+        tool("seen", {"name": text}), tool("trade", {"name": text, "key": text}), *(tool(name) for name in _more),
     ]  # fmt: skip
 
 
@@ -94,6 +94,13 @@ def call(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     if name == "order":
         world(f"order {given['name']} {given.get('key', '')}")
         return text("ordered")
+    if name == "trade":  # it takes its time, and goes on when who asked is gone
+        world(f"asked-{given['name']}")
+        time.sleep(0.3)
+        if not given.get("key") or given["key"] not in Path(os.environ["WORLD"]).read_text().split():
+            world(f"traded {given['name']} {given.get('key', '')}")
+        time.sleep(0.3)
+        return text("traded")
     if name == "seen":
         lines = Path(os.environ["WORLD"]).read_text().split() if os.path.exists(os.environ["WORLD"]) else []
         return text("", structuredContent={"result": given["name"] if given["name"] in lines else None})

@@ -119,7 +119,7 @@ async def test_a_mission_under_way_can_rest_go_on_and_be_cancelled(seat: Seat, i
     assert "failed" in told
     for path in ("/cancel", "/pause", "/resume"):
         assert (await seat.post(path, id=id)).headers["location"] == f"/mission?id={id}&said=ended"
-    assert "had ended before" in seen(await seat.see("/mission", id=id, said="ended"))
+    assert "had already ended" in seen(await seat.see("/mission", id=id, said="ended"))
     assert "cancelled" in told
 
 

@@ -300,7 +300,7 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         assert found["fit"] is False
         assert set(checks) == {
             "python", "dependencies", "environment", "data", "files", "endpoint", "image", "ollama", "models", "model", "settings",
-            "embedder", "training", "sandbox", "second wall",
+            "embedder", "training", "sandbox", "second wall", "tools",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"

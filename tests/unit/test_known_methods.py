@@ -24,8 +24,8 @@ LARGEST = "def largest_(self, items):\n    return max(items)\n"
 
 
 def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
-    """A mind whose searches are a fifth as long: what is found here is found soon."""
-    return missions.mind(folder, inference, **{"synthesis_parts": 60_000, **settings})
+    """A mind whose searches are a fifteenth as long: what is found here is found soon."""
+    return missions.mind(folder, inference, **{"synthesis_parts": 20_000, **settings})
 
 
 async def taught(kernel: Any, selector: str, intent: str, *told: Example, **slots: Any) -> None:
@@ -135,7 +135,7 @@ IN_CITY = Example((ROWS, "Rome"), (), ["Abe", "Ann"])
 async def test_what_can_be_put_together_of_parts_asks_no_model(tmp_path: Path) -> None:
     inference = FakeInference()
     asked = writing(inference, "def names_of_city_(self, items, text):\n    return ['Abe', 'Ann']\n")
-    async with mind(tmp_path, inference, synthesis_reuse=1) as kernel:
+    async with mind(tmp_path, inference, synthesis_reuse=1, synthesis_parts=60_000) as kernel:
         await taught(kernel, "names_of_city_", "the sorted names whose city is the text", IN_CITY)
         end = await sent(kernel, "m1", "thing", "names_of_city_", ROWS, "Romeo")
         assert (end["result"]["value"], asked) == (["Bob"], [])

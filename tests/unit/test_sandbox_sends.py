@@ -14,7 +14,7 @@ import pytest_asyncio
 import transaction
 from ZODB.POSException import ConflictError
 
-from batos.errors import DeadlineExceeded, ImageFailed, InferenceFailed, MethodFailed, SandboxFailed, SandboxLimit
+from batos.errors import DeadlineExceeded, GrantRefused, ImageFailed, InferenceFailed, MethodFailed, SandboxFailed, SandboxLimit, ToolsTied
 from batos.objects import Intent, Method, SlotDict, SlotList, UvmObject
 from batos.sandbox import Activity, Sandbox
 from tests.support.sandbox import NOW, Sends, call, method, obj, settings, slots, stored
@@ -305,6 +305,29 @@ async def test_the_same_seed_and_clock_give_the_same_run(sandbox: Sandbox) -> No
 async def test_a_missing_slot_asks_does_not_understand_if_somebody_answers_it(sandbox: Sandbox) -> None:
     target = obj("def m(self):\n    return self.anything\n", "def _doesNotUnderstand_(self, selector):\n    return 'no ' + selector\n")
     assert await call(Sends(sandbox), target, "m") == "no anything"
+
+
+async def test_an_object_that_understands_messages_hears_of_no_read_and_one_that_looks_up_answers_reads(sandbox: Sandbox) -> None:
+    heard: list[str] = []
+    place = obj(_understands_="host code")
+    target = obj(
+        "def m(self):\n    p = self.holder.any_name\n    f = p.order\n    g = getattr(p, 'look')\n    return [hasattr(p, 'pay'), f(1), g(), p.pay(by=2)]\n",
+        holder=obj("def _lookup_(self, name):\n    return self.place\n", place=place),
+    )
+    answers = {name: lambda obj, *args, name=name, **more: heard.append(name) or [*args, *more] for name in ("order", "look", "pay")}
+    assert await call(Sends(sandbox, **answers), target, "m") == [True, [1], [], ["by"]]
+    assert heard == ["order", "look", "pay"]
+
+
+async def test_nobody_catches_that_nothing_may_be_done_outside(sandbox: Sandbox) -> None:
+    def act(obj: UvmObject, error: str) -> None:
+        raise (ToolsTied if error == "tied" else GrantRefused)("not now")
+
+    source = "def m(self, error):\n    try:\n        return self.act(error)\n    except PermissionError as e:\n        return str(e)\n    except Exception:\n        return 'caught'\n"
+    target, sends = obj(source), Sends(sandbox, act=act)
+    assert await call(sends, target, "m", "refused") == "not now"
+    with pytest.raises(ToolsTied):
+        await call(sends, target, "m", "tied")
 
 
 async def test_concurrent_methods_on_one_object_lose_no_update(sandbox: Sandbox) -> None:

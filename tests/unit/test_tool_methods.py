@@ -12,14 +12,17 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, ToolFailed
+from batos.forge import lessons
 from batos.guardian import PersistenceGuardian
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
 from batos.image.grants import ALLOW, GrantRecord
+from batos.image.history import oid_of
 from batos.image.mission_record import MissionRecord
 from batos.mind import messages
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, identifier, named
 from batos.tools.toolbox import Toolbox
+from batos.wire.schemas import UndoRequest
 from tests.support.methods import give, method_of, sent, writing
 from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 from tests.support.missions import give as give_services
@@ -156,12 +159,24 @@ async def test_a_way_round_the_audit_meets_the_same_refusal(kernel: Kernel, infe
     assert shop.sent == 0
 
 
+async def test_a_method_without_the_leave_gets_nothing_done_by_one_that_has_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, APPEND)
+    assert (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"] == 1
+    passing = "def pass_(self, text):\n    try:\n        return self.note_(text)\n    except PermissionError as e:\n        return str(e)\n"
+    writing(inference, passing)
+    told = (await sent(kernel, "m2", "thing", "pass_", "milk"))["result"]["value"]
+    assert "the method 'pass_' has the policy default, which grants no tools" in told
+    assert shop.things == [{"thing": "tea"}]
+    writing(inference, passing.replace("pass_", "hand_"))
+    assert (await with_tools(kernel, "m3", "hand_", "milk"))["result"]["value"] == 2
+
+
 async def test_a_lesson_with_tools_is_kept_untried_where_only_a_tool_could_tell(
     kernel: Kernel, inference: FakeInference, shop: Shop
 ) -> None:
-    from batos.forge import lessons
-    from batos.image.history import oid_of
-
     await allow(kernel)
     writing(inference, APPEND)
     pupil = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
@@ -172,7 +187,7 @@ async def test_a_lesson_with_tools_is_kept_untried_where_only_a_tool_could_tell(
     assert (await heard.end())["state"] == "COMPLETE"
     assert (shop.sent, method_of(kernel, "thing", "note_")["policy"]) == (0, "default+tools")
     assert (await sent(kernel, "m2", "thing", "note_", "tea"))["result"]["value"] == 1
-    await kernel.undoing.undo("m1")
+    await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
     writing(inference, "def note_(self, text):\n    return text\n")
     await sent(kernel, "m3", "thing", "note_", "tea")
     assert method_of(kernel, "thing", "note_")["policy"] == "default", "the leave went with the lesson"
@@ -181,10 +196,14 @@ async def test_a_lesson_with_tools_is_kept_untried_where_only_a_tool_could_tell(
 async def test_tools_are_for_a_method_that_is_yet_to_be_written(kernel: Kernel, inference: FakeInference) -> None:
     writing(inference, "def note_(self, text):\n    return text\n")
     await sent(kernel, "m1", "thing", "note_", "tea")
+
+    def check(root: Any, selector: str) -> None:
+        messages.check_message(root, "thing", selector, ["x"], {}, tools=True)
+
     for selector, what in (("note_", "by a method without tools"), ("kept", "without a method"), ("revert_", "without a method")):
         with pytest.raises(InvalidInput, match=what):
-            kernel.image.read(messages.check_message, "thing", selector, ["x"], {}, tools=True)
-    kernel.image.read(messages.check_message, "thing", "other_", ["x"], {}, tools=True)
+            kernel.image.read(check, selector)
+    kernel.image.read(check, "other_")
 
 
 # --- by which names
@@ -208,7 +227,8 @@ async def test_names_in_the_text_are_those_of_connections_and_tools_that_are_the
 
 @pytest.mark.parametrize("call", ["held.nowhere.put_in(text)", "held.my_shop.put_on(text)"])
 async def test_a_tool_that_is_not_there_is_an_error_and_no_method(kernel: Kernel, inference: FakeInference, shop: Shop, call: str) -> None:
-    source = f"def note_(self, text):\n    held = self.tools\n    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
+    tried = f"    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
+    source = f"def note_(self, text):\n    held = self.tools\n{tried}"
     asked = writing(inference, source)
     told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
     assert "is not a connection" in told or "is not a tool of my-shop" in told
@@ -287,6 +307,19 @@ async def test_what_a_method_does_not_catch_is_the_error_of_its_mission(kernel: 
     assert (ended["state"], ended["error"]["code"]) == ("FAILED", "tool_failed")
 
 
+async def test_where_nothing_may_be_done_outside_the_mission_ends_and_the_method_does_not_get_round_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    toolbox.state = toolbox.state._replace(suspended="this image is a copy")
+    body = "    try:\n        return self.tools.my_shop.put_in(text)\n    except Exception:\n        return 'caught'\n"
+    writing(inference, f"def note_(self, text):\n{body}")
+    ended = await with_tools(kernel, "m1", "note_", "tea")
+    assert (ended["state"], ended["error"]["code"], shop.sent) == ("FAILED", "tools_tied", 0)
+
+
 # --- once
 
 
@@ -317,9 +350,6 @@ async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then
     kernel: Kernel, inference: FakeInference, shop: Shop
 ) -> None:
     """The example is wrong about the shop: the first attempt cannot know, so a replay must not find out and write another method."""
-    from batos.forge import lessons
-    from batos.image.history import oid_of
-
     await allow(kernel)
     pupil = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
     lesson = lessons.Lesson("t1", pupil, "note_", [{"args": ["tea"], "result": 99}], "put a thing into the shop", True)
@@ -332,7 +362,8 @@ async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then
         await kernel.image.system(bump)
 
     shop.meanwhile = meanwhile
-    source = "def note_(self, text):\n    self.kept += self.tools.my_shop.put_in(text)['count']\n    self._p_changed = True\n    return self.kept\n"
+    body = "    self.kept += self.tools.my_shop.put_in(text)['count']\n    self._p_changed = True\n    return self.kept\n"
+    source = f"def note_(self, text):\n{body}"
     writing(inference, source, "def note_(self, text):\n    return 99\n")
     ended = await sent(kernel, "m1", "thing", "note_", "tea")
     assert ended["result"]["value"] == 11

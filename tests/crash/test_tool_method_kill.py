@@ -1,0 +1,151 @@
+"""kill -9 of a daemon whose generated method uses a tool: while it asks, and while the world acts on its call. It acts once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.testing import ScriptedOllama
+from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+
+METHOD = (
+    "def note_(self, text):\n"
+    "    before = self.tools.board.get(path='/notes')['body']['notes']\n"
+    "    said = self.tools.board.post(path='/notes', body={'text': text})\n"
+    "    self.noted = text\n"
+    "    self._p_changed = True\n"
+    "    return [len(before), said.get('happened', said.get('status'))]\n"
+)
+
+
+QUICK = {"crash_limit": 100, "tools.call_s": 4}  # what was cut off may go on for so long, which a restart waits for
+
+
+class Board:
+    """A board on loopback that counts its notes, and does something else when one comes."""
+
+    def __init__(self) -> None:
+        self.notes: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.when_one_comes: Callable[[], None] | None = None
+        board = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                note, key = json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.headers.get("Idempotency-Key")
+                if key is None or key not in board.keys:
+                    board.notes.append(note)
+                board.keys.append(key)
+                if (then := board.when_one_comes) is not None:
+                    board.when_one_comes = None
+                    then()
+                    return  # nobody hears an answer
+                self._answer(201, {"note": len(board.notes)})
+
+            def do_GET(self) -> None:
+                self._answer(200, {"notes": board.notes})
+
+            def _answer(self, status: int, body: dict[str, Any]) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    made = Board()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.fixture
+def writer() -> Iterator[ScriptedOllama]:
+    with ScriptedOllama() as server:
+        provisioned(server)
+        server.say(METHOD, when="You write one method")
+        yield server
+
+
+def do(running: Daemon, *words: str) -> Any:
+    code, said = batos(running, *words)
+    assert code == 0, said
+    return said
+
+
+def question(running: Daemon, id: str) -> str:
+    """The question at which a mission waits."""
+    with Peer(running.endpoint) as peer:
+        until(lambda: peer.ask("status", id=id).get("question"))
+        return str(peer.ask("status", id=id)["question"])
+
+
+def result(running: Daemon, id: str) -> dict[str, Any]:
+    with Peer(running.endpoint) as peer:
+        return peer.result(id)
+
+
+def writes(server: ScriptedOllama) -> int:
+    return sum(1 for chat in server.chats if chat and chat["messages"][0]["content"].startswith("You write one method"))
+
+
+def test_killed_while_it_asks_and_while_the_world_acts_it_acts_once(tmp_path: Path, writer: ScriptedOllama, board: Board) -> None:
+    settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
+    with daemon(tmp_path, **settings) as running:
+        do(running, "tools", "add", "board", "--http", board.origin, "--private")
+        do(running, "allow", "board.get", "--leaks")
+        do(running, "send-to", "brick", "note_", "tea", "--tools", "--write", "--id", "m1")
+        assert "board.post" in question(running, "m1")
+        running.kill()
+    assert board.notes == [], "neither the trial nor the question wrote anything"
+    with daemon(tmp_path, **settings) as running:
+        board.when_one_comes = running.process.kill
+        do(running, "answer", "m1", "once")
+        running.ended()
+    assert len(board.notes) == 1
+    with daemon(tmp_path, **settings) as running:
+        assert "board.post" in (asked := question(running, "m1"))
+        assert "may have happened" in asked
+        do(running, "answer", "m1", "happened")
+        ended = result(running, "m1")
+        assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", [0, True])
+        assert (board.notes, writes(writer)) == ([{"text": "tea"}], 1)
+        versions = do(running, "method", "brick", "note_")["versions"]
+        assert [one["provenance"]["policy"] for one in versions] == ["default+tools"]
+        assert [one["tool"] for one in do(running, "effects", "m1")["effects"]] == ["board.get", "board.post"]
+        assert running.terminate() == 0
+
+
+def test_what_takes_a_key_is_sent_again_without_a_question(tmp_path: Path, writer: ScriptedOllama, board: Board) -> None:
+    settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
+    with daemon(tmp_path, **settings) as running:
+        do(running, "tools", "add", "board", "--http", board.origin, "--private", "--key-header", "Idempotency-Key")
+        do(running, "allow", "board.*", "--leaks")
+        board.when_one_comes = running.process.kill
+        with Peer(running.endpoint) as peer:
+            assert peer.ask("send", id="m1", target="brick", selector="note_", args=["tea"], write=True, tools=True)["type"] == "accepted"
+        running.ended()
+    with daemon(tmp_path, **settings) as running:
+        ended = result(running, "m1")
+        assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", [0, 201])
+        assert (board.notes, writes(writer)) == ([{"text": "tea"}], 1)
+        assert len(set(board.keys)) == 1
+        assert len(board.keys) == 2
