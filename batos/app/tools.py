@@ -14,7 +14,7 @@ import structlog
 from batos import private_files
 from batos.concurrency import Lifetime
 from batos.config import Settings
-from batos.errors import BatosError, InvalidInput
+from batos.errors import InvalidInput
 from batos.image import effects, identity
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import ConnectorServices, ToolLimits
@@ -86,5 +86,5 @@ async def _looked_at(toolbox: Toolbox, doubted: asyncio.Queue[str]) -> None:
         name = await doubted.get()
         try:
             await toolbox.test(name)
-        except (BatosError, OSError) as e:
+        except Exception as e:  # a server's answer, whatever it is, does not end the looking at others
             log.warning("connection_not_looked_at", name=name, error=str(e)[:200])

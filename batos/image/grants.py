@@ -49,6 +49,8 @@ class GrantRecord(NamedTuple):
     """True if an allow also counts for missions of the system's own, which may only read"""
     origin: str = "user"
     """`user`, or the answer that made it: `answer to mission ID`"""
+    effect: str = ""
+    """only for the effect of this key; empty: any"""
     # Fields are only ever added at the end.
 
 

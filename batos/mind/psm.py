@@ -166,10 +166,10 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     done = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
-        return "I could not do it: " + "; ".join(f"{one.name}: {one.error.message}" for one in done if one.error is not None)
+        return "I could not do it: " + "; ".join(f"{one.name}: {_short(one.error.message)}" for one in done if one.error is not None)
     if done and not attempt.terms.uses_tools(attempt.model_of(role)) and all(one.kind not in ("", READS) for one in done):
         # What was done is known, and a model that does not use tools could only tell it worse.
-        return "\n".join(f"Done: {one.name} ({tool_use.told(one.result).replace(chr(10), ', ')})" for one in done if one.error is None)
+        return "\n".join(f"Done: {one.name} ({_short(tool_use.told(one.result))})" for one in done if one.error is None)
     if done and not attempt.terms.uses_tools(attempt.model_of(role)) and subject_of(str(cycle.brief)).asks:
         cycle.quoted = True  # a question, and a model that would only tell the answer worse
         return attempt.tools.quotes(attempt.settings.tools.result_chars)
@@ -177,6 +177,12 @@ async def _by_tools(cycle: UvmObject) -> str | None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone())
     return None
+
+
+def _short(text: str) -> str:
+    """Return a tool's text on one line, as long as a prompt shows it: an answer goes into the image and over the wire."""
+    most, line = current().settings.tools.result_chars, text.replace("\n", ", ")
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import time
 from collections import Counter
@@ -289,8 +290,8 @@ class ToolUse:
         return self._effects
 
     async def _asked(self, pending: Sequence[PendingCall]) -> None:
-        """Ask the user about calls, in one question. His answers become grants, which decide then: `once` is one use of exactly this call
-        in this mission, `no` denies exactly this call in this mission."""
+        """Ask the user about calls, in one question. His answers become grants, which decide then: `once` is for this effect alone, also
+        after a restart; `no` denies exactly this call in this mission."""
         mission, shown = self._attempt.mission.id, list(pending)
         most = _QUESTION_CHARS * len(shown)
         question = grant_questions.question_text(shown, most)
@@ -299,10 +300,12 @@ class ToolUse:
             again = f"{said[:80]!r} is not an answer to this. {question}"
             answers = grant_questions.read_answers(said := self._attempt.ask_operator(again), len(shown))
         now = time.time()
-        made = [
-            grant_questions.grant_for(answer, one, mission) or _for_once(answer, one, mission)
-            for answer, one in zip(answers, shown, strict=True)
-        ]
+        made = []
+        for answer, one in zip(answers, shown, strict=True):
+            broad = grant_questions.grant_for(answer, one, mission)
+            made += [] if broad is None else [broad]
+            if answer != grant_questions.NEVER:  # what makes it ask may still do so: this very call needs no more
+                made.append(_for_once(answer, one, mission))
         await self._image.system(image_grants.add_all, made, now, mission=mission)
 
     async def _ask_together(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
@@ -311,10 +314,11 @@ class ToolUse:
             return
         pending = []
         for name, arguments in calls:
-            if self._own().is_known(name, arguments):
+            key = self._own().next_key(name, arguments)
+            if key in self._own().known:
                 continue
             with contextlib.suppress(BatosError):  # the call itself tells
-                call = await self._toolbox.prepare(name, arguments)
+                call = dataclasses.replace(await self._toolbox.prepare(name, arguments), key=key)
                 permission = self._decide(call)
                 if permission.verdict == ASK and not self._is_by_hand(call):
                     pending.append(PendingCall(call, permission))
@@ -326,8 +330,15 @@ class ToolUse:
 
     def _decide(self, call: ToolCall) -> grants.Permission:
         request = self._request(call.connection, call.tool, call.arguments, self._marks(), _size(call))
+        request = dataclasses.replace(request, effect=call.key)
         permission = grants.decide(self._grants(), request)
-        if permission.verdict == ALLOW and call.tool.kind != READS and self._image.read(identity.asks_first, self._attempt.mission.number):
+        answered = permission.grant is not None and permission.grant.effect == call.key
+        if (
+            permission.verdict == ALLOW
+            and call.tool.kind != READS
+            and not answered
+            and self._image.read(identity.asks_first, self._attempt.mission.number)
+        ):
             why = "the image was copied, restored or replaced after this mission began, which may have done it elsewhere"
             return permission._replace(verdict=ASK, grant=None, reason=why)
         return permission
@@ -405,11 +416,13 @@ def _value(value: Any) -> str:
 
 
 def _for_once(answer: str, pending: PendingCall, mission: str) -> GrantRecord:
-    """Return the grant that `once` or `no` makes, for exactly this call in this mission; also where another answer's would be too long."""
+    """Return the grant that `once` or `no` makes, for this effect or for exactly this call in this mission; also where another answer's
+    would be too long."""
+    made = GrantRecord(0, ALLOW, pending.call.name, mission=mission, origin=f"answer to mission {mission}")
+    if answer != grant_questions.REFUSE:
+        return made._replace(leaks=pending.permission.leak, effect=pending.call.key)
     exact = effects.canonical({**{name: {"const": value} for name, value in pending.call.arguments.items()}, OTHERS: False})
-    origin = f"answer to mission {mission}"
-    made = GrantRecord(0, ALLOW, pending.call.name, mission=mission, args=exact, uses=1, leaks=pending.permission.leak, origin=origin)
-    return made._replace(verdict=DENY, uses=0, leaks=False) if answer == grant_questions.REFUSE else made
+    return made._replace(verdict=DENY, args=exact)
 
 
 def _size(call: ToolCall) -> int:

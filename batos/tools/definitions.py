@@ -170,6 +170,8 @@ class ToolCall:
     """the process of this machine that carries it out, as `PID START` (`batos.tools.effects.process_start`)"""
     payload: str = ""
     """the request as it will leave, for the user's eyes, without secrets; empty: the arguments say it all"""
+    key: str = ""
+    """the effect's key; empty before the call belongs to one"""
 
     @property
     def name(self) -> str:

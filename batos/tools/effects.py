@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -36,6 +37,8 @@ GRACE_S = 1.0
 """Seconds beyond its deadline for which a server is taken to go on with a request that was cut off."""
 RESULT_BYTES = 1 << 20
 """Bytes of a result's JSON that are kept."""
+MESSAGE_CHARS = 4000
+"""Characters of an error's message that are kept: it goes into events, questions and answers."""
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
 
@@ -144,20 +147,21 @@ class Effects:
             raise NeedEffect(name, arguments, occurrence, prepare)
         if record is not None:
             return await self._taken_up(record, prepare)
-        call = await prepare()
+        call = dataclasses.replace(await prepare(), key=key)
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
         return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
 
-    def is_known(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return True if the next call of these arguments is in the journal, ended or not."""
-        return self._next(name, arguments) is not None
+    def next_key(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not."""
+        said = effects.canonical(arguments)
+        return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said])
 
     def has_ended(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the journal has the end of the next call of these arguments."""
-        record = self._next(name, arguments)
+        record = self._known.get(self.next_key(name, arguments))
         return record is not None and record.state in ENDED
 
     @property
@@ -172,11 +176,6 @@ class Effects:
     def standing(self) -> list[EffectRecord]:
         """Return the effects that act and may have happened, in the order in which they were intended."""
         return [one for one in self._known.values() if one.kind != READS and one.state != FAILED]
-
-    def _next(self, name: str, arguments: Mapping[str, Any]) -> EffectRecord | None:
-        said = effects.canonical(arguments)
-        occurrence = self._caller.counts()[name, said]
-        return self._known.get(effects.key_of(self._identity, self._mission, name, said, occurrence))
 
     async def _send(self, record: EffectRecord, call: ToolCall, answer: str = "") -> Any:
         at = effects.now()
@@ -205,6 +204,7 @@ class Effects:
             why = e.message if isinstance(e, BatosError) else f"{type(e).__name__}: {e}"
         else:
             return await self._done(record, result)
+        why = why[:_SHOWN]
         if call.tool.kind == READS:
             return await self._failed(record, ToolFailed(f"{call.name}: {why}"))
         log.warning("effect_in_doubt", mission=self._mission, tool=call.name, key=record.key, why=why)
@@ -224,7 +224,7 @@ class Effects:
                 if record.pending:  # the tool only asked so far
                     return await self._failed(record, ToolFailed(e.message))
                 await _nothing_left(record)
-                was = "the system stopped" if not record.why or record.why.startswith(AGAIN) else record.why
+                was = "the system stopped" if not record.why or record.why.startswith(f"{AGAIN}: ") else record.why
                 record = self._settled(record._replace(why=f"{was}; now: {e.message}"))
                 if record.state in ENDED:
                     await self._keep(effects.end, record)
@@ -238,10 +238,10 @@ class Effects:
         """Return the result of an effect that may have happened, once that is known."""
         if record.pending:
             return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
-        again = record.why.startswith(AGAIN)
+        again = record.why.startswith(f"{AGAIN}: ")
         if not again:
             await _nothing_left(record)
-        asks = record.why.startswith(RESUMED)
+        asks = record.why.startswith(f"{RESUMED}: ")
         if again or (not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
             return await self._send(self._once_more(record), call)
         if record.kind == VERIFIABLE and call.look is not None and not asks and (looked := await _looked(call.look, call.seconds)):
@@ -281,6 +281,9 @@ class Effects:
         return json.loads(result)
 
     async def _failed(self, record: EffectRecord, error: BatosError, *, happened: bool = False) -> Any:
+        if len(error.message) > MESSAGE_CHARS:
+            error.message = f"{error.message[: MESSAGE_CHARS - 1]}…"
+            error.args = (error.message,)
         state = DONE if happened else FAILED
         record = record._replace(state=state, result=json.dumps(error.to_wire()), failed=True, ended=effects.now(), why=error.message)
         await self._keep(effects.end, record)

@@ -1,7 +1,8 @@
 """Questions that ask a user for leave: the literal payload of one call, or of several, and the grant that an answer makes.
 
-`once` makes no grant; `mission` makes one for this tool in this mission, `always` one for this tool with these arguments, `never` denies
-the tool. The payload stands between marks that its text cannot imitate, with characters that would not be seen spelled out.
+`once` lets only the effect that was asked about; `mission` makes a grant for this tool in this mission, `always` one for this tool with
+these arguments, `never` denies the tool. The payload stands between marks that its text cannot imitate, with characters that would not be
+seen spelled out.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class PendingCall(NamedTuple):
 
 
 def question_text(calls: Sequence[PendingCall], most: int) -> str:
-    """Return the question about calls. The same calls make the same question, others another one.
+    """Return the question about calls. The same calls make the same question, others another one; the same call made again is another.
 
     :param calls: at most `MOST_CALLS`, of one mission.
     :param most: characters of the question; what is longer has its middle left out, and says so. At least 500 a call are wanted.
@@ -64,7 +65,7 @@ def question_text(calls: Sequence[PendingCall], most: int) -> str:
 def _block(number: int, pending: PendingCall, most: int, numbered: bool) -> str:
     call, permission = pending
     payload = call.payload or canonical(call.arguments)
-    digest = hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    digest = hashlib.sha256(f"{call.key}{payload}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
     head = f"{f'{number}. ' if numbered else ''}{call.name} [{digest}]"
     made = grant_for(ALWAYS, pending, "")
     why, always = (

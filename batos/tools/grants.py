@@ -53,6 +53,8 @@ class ToolRequest:
     """bytes of the payload"""
     marks: frozenset[str] = frozenset()
     """marks that the mission has collected before"""
+    effect: str = ""
+    """key of the call's effect, for grants that are for it alone"""
 
     @property
     def name(self) -> str:
@@ -87,9 +89,11 @@ def decide(grants: Sequence[CurrentGrant], request: ToolRequest) -> Permission:
         return Permission(DENY, denying[0], _denied(denying[0]))
     if request.origin == SYSTEM:
         return _for_the_system(asking, [grant for grant in allowing if grant.system], request, leaving)
-    if asking:
+    answered = [grant for grant in allowing if grant.effect]  # its user has been asked about this very call
+    if asking and not answered:
         reason = f"grant {asking[0].id} asks first: {describe(asking[0])}"
         return Permission(ASK, asking[0], f"{reason}; and {_LEAK}" if leaving else reason, leaving)
+    allowing = answered or allowing
     if leaving:
         allowing = [grant for grant in allowing if grant.leaks]
         if not allowing:
@@ -135,6 +139,7 @@ def _covers(held: CurrentGrant, request: ToolRequest) -> bool:
         glob(grant.pattern, request.name)
         and grant.persona in ("", request.persona)
         and grant.mission in ("", request.mission)
+        and grant.effect in ("", request.effect)
         and not has_expired(grant, request.now)
         and not is_used_up(grant, held.use, request.size)
         and fits(grant.args, request.arguments, strict=grant.verdict == ALLOW)
@@ -253,6 +258,7 @@ def describe(grant: GrantRecord | CurrentGrant) -> str:
         grant, use = grant
     parts = [f"{grant.verdict} {grant.pattern}{f' with {grant.args}' if grant.args else ''}"]
     parts += [f"{what} {value}" for what, value in (("persona", grant.persona), ("mission", grant.mission)) if value]
+    parts += [f"only the effect {grant.effect[:8]}"] if grant.effect else []
     if grant.until:
         parts.append(f"until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(grant.until))}")
     for what, most, used in (("uses", grant.uses, use and use.uses), ("bytes", grant.bytes, use and use.bytes)):

@@ -66,6 +66,7 @@ class Toolbox:
         self.connections = image.kept(connections.load)
         """Returns the connections of the image, by name."""
         self._connectors: dict[str, Connector] = {}
+        self._specs: dict[str, ConnectionSpec] = {}  # those that the connectors were opened for
         self._opening: dict[str, asyncio.Lock] = {}
 
     @property
@@ -177,8 +178,10 @@ class Toolbox:
 
     async def _connector(self, spec: ConnectionSpec) -> Connector:
         async with self._opening.setdefault(spec.name, asyncio.Lock()):
+            if spec.name in self._connectors and self._specs[spec.name] != spec:  # an undo took back what it was opened for
+                await _closed(self._connectors.pop(spec.name))
             if spec.name not in self._connectors:
-                self._connectors[spec.name] = self._open(spec, self.services)
+                self._connectors[spec.name], self._specs[spec.name] = self._open(spec, self.services), spec
             return self._connectors[spec.name]
 
     async def _drop(self, name: str) -> None:

@@ -14,7 +14,7 @@ from batos.errors import BatosError, ToolFailed
 from batos.image import effects, ledger
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall, ToolDefinition
-from batos.tools.effects import RESULT_BYTES, TRIES, Effects, asks_about
+from batos.tools.effects import MESSAGE_CHARS, RESULT_BYTES, TRIES, Effects, asks_about
 
 NAME, ARGUMENTS = "shop.pay", {"amount": 10}
 
@@ -192,3 +192,10 @@ async def test_a_doubt_whose_call_cannot_be_made_any_more_is_asked(image: Living
     assert only(image).state == state
     assert len(shop.sent) == (2 if said == "again" else 1)
     assert json.loads(only(image).result or "") is not None
+
+
+async def test_the_text_of_an_error_is_bounded(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop(effects.ACTS, ToolFailed("x" * 1_000_000, sure=False))
+    with pytest.raises(ToolFailed) as failed:
+        await attempt(image, mission, shop)
+    assert len(failed.value.message) == len(only(image).why) == MESSAGE_CHARS

@@ -393,3 +393,24 @@ def test_a_tool_with_the_name_of_a_mutator_is_a_send_and_no_write() -> None:
 def test_an_own_slot_of_that_name_stays_a_slot() -> None:
     source = "def note_(self, text):\n    self.tools.append(text)\n    self._p_changed = True\n    return self.tools[0].upper()\n"
     assert PersistenceGuardian().audit(source, "note_").accepted
+
+
+@pytest.mark.parametrize(("second", "things"), [("once", 2), ("mission", 2), ("no", 1)])
+async def test_the_same_call_made_again_has_a_question_and_an_answer_of_its_own(
+    kernel: Kernel, inference: FakeInference, shop: Shop, second: str, things: int
+) -> None:
+    writing(inference, "def note_(self, text):\n    self.tools.my_shop.put_in(text)\n    return self.tools.my_shop.put_in(text)\n")
+    heard = await submit(kernel, "m1", "send note_", message=message("note_", "tea", tools=True))
+    effect = (await waiting(kernel, "m1", heard)).partition("]")[0]
+    question = ""
+    async with asyncio.timeout(WAIT_S):
+        while not question.startswith("May") or question.startswith(effect):  # its marks may change, and ask about the first one anew
+            if question:
+                await kernel.scheduler.answer("m1", "once")
+            before = question
+            while (question := await waiting(kernel, "m1", heard)) == before:
+                await kernel.image.system(lambda root: None)
+    assert len(shop.things) == 1
+    await kernel.scheduler.answer("m1", second)
+    assert (await heard.end())["state"] == ("COMPLETE" if things == 2 else "FAILED")
+    assert shop.things == [{"thing": "tea"}] * things

@@ -233,3 +233,21 @@ async def test_a_class_of_a_tool_that_is_not_offered_is_refused(image: LivingIma
         await box.add(SPEC._replace(options={"classes": {"oder": "reads"}}))
     assert box.connections() == {}
     await box.add(SPEC._replace(options={"classes": {"order": "reads"}}))
+
+
+async def test_a_connection_that_an_undo_replaced_is_opened_anew(image: LivingImage, tmp_path: Path) -> None:
+    opened: list[tuple[str, Shop]] = []
+
+    def open(spec: ConnectionSpec, services: ConnectorServices) -> Shop:
+        opened.append((spec.place, Shop([ORDER, ORDERS])))
+        return opened[-1][1]
+
+    box = Toolbox(image, ConnectorServices(secret=str, folder=tmp_path), ActingState("image"), open)
+    await box.add(SPEC)
+    await box.prepare("shop.orders", {})
+    used = opened[-1][1]
+    await image.system(connections.remove, "shop")  # as an undo does it, behind the toolbox's back
+    await box.add(SPEC._replace(place="https://other.example"))
+    await box.prepare("shop.orders", {})
+    assert opened[-1][0] == "https://other.example"
+    assert (used.closed, len(opened)) == (1, 4)
