@@ -40,7 +40,7 @@ def wrong(folder: Path) -> dict[str, str]:
     with (folder / "huge.txt").open("wb") as huge:
         huge.truncate(GB)
     os.mkfifo(folder / "pipe.txt")
-    return {**{name: why for name, (_, why) in files.items()}, "huge.txt": f"it has {GB} bytes", "pipe.txt": "no file"}
+    return {**{name: why for name, (_, why) in files.items()}, "huge.txt": f"it has {GB} bytes", "pipe.txt": "not a file"}
 
 
 @pytest.mark.timeout(120)
