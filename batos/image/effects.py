@@ -130,12 +130,15 @@ def load(root: Any, mission: str) -> list[EffectRecord]:
     return [] if found is None else [effect.record for effect in journal.of(found).effects]
 
 
-def intend(root: Any, mission: str, record: EffectRecord) -> None:
-    """System transaction: record that an effect that acts is about to leave; again, where an earlier try is to be repeated."""
+def intend(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
+    """System transaction: record that an effect that acts is about to leave; again, where an earlier try is to be repeated. Return the
+    record; one that has ended meanwhile, since its user settled it, stays as it is, and nothing may leave then."""
+    held = _find(root, mission, record.key)
+    if held is not None and held.record.state in ENDED:
+        return held.record
     index = index_of(root) or _new_index(root)
     serial = index.missions.maxKey() + 1 if index.missions else 1
     record = record._replace(state=INTENDED, serial=serial)
-    held = _find(root, mission, record.key)
     if held is not None:
         index.missions.pop(held.record.serial, None)
         held.record = record
@@ -145,6 +148,7 @@ def intend(root: Any, mission: str, record: EffectRecord) -> None:
     index.open[record.key] = mission
     if record.target:
         index.targets[record.target] = serial
+    return record
 
 
 def end(root: Any, mission: str, record: EffectRecord) -> None:

@@ -239,7 +239,7 @@ def _passage(root: Root, number: int, chunk: UvmObject, chars: int) -> RecalledP
     named = f"{chunk.speaker}:" if chunk.speaker else ""  # a turn of a conversation starts with the name already
     text = _tidy(said if said.lstrip().startswith(named) else f"{named} {said}")
     if document.kind != "code":
-        text = _MARK.sub(r" (\1)", text)  # footnotes of the document must not look like citations
+        text = without_marks(text)
     text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
     section = library_of(root).section_of(chunk)
     origin = origin_of(root, document)
@@ -294,6 +294,11 @@ def without_false_marks(text: str, found: Sequence[RecalledPassage]) -> str:
     if not found:
         return text
     return _FALSE_MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
+
+
+def without_marks(text: str) -> str:
+    """Return a text of others whose footnotes `[n]` do not look like citations: `(n)`."""
+    return _MARK.sub(r" (\1)", text)
 
 
 def unmarked(text: str) -> str:

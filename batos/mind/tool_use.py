@@ -32,7 +32,7 @@ from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.memory.objects import TOOL
-from batos.mind.evidence import RecalledPassage
+from batos.mind.evidence import RecalledPassage, without_marks
 from batos.mind.inference import AttemptTally
 from batos.sandbox import senders
 from batos.tools import grant_questions, grants
@@ -43,6 +43,7 @@ from batos.tools.grant_questions import PendingCall
 from batos.tools.toolbox import Toolbox
 
 log = structlog.get_logger("batos.mind")
+_EARLIER = 32  # greatest number of earlier missions of a conversation whose effects count
 _TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
 CALL = "call_"
@@ -215,6 +216,7 @@ class ToolUse:
         for one in self.called:
             text = told(one.result) if one.error is None else f"It failed: {one.error.message}"
             cut = text if len(text) <= chars else text[: chars - 1] + "…"
+            cut = without_marks(cut)  # a footnote of the text is not a citation
             found.append(RecalledPassage(0, "", one.name, f"tool:{one.name}", cut, origin=TOOL, about=one.name.replace("_", " ")))
         return tuple(found)
 
@@ -235,7 +237,7 @@ class ToolUse:
 
         :param chars: greatest number of characters of one.
         """
-        said = [(n, main_text(one.result).strip()) for n, one in enumerate(self.called, 1) if one.error is None]
+        said = [(n, without_marks(main_text(one.result).strip())) for n, one in enumerate(self.called, 1) if one.error is None]
         return "\n\n".join(f"{text if len(text) <= chars else text[: chars - 1] + '…'} [{n}]" for n, text in said)
 
     # --- the caller of `Effects`
@@ -366,7 +368,8 @@ class ToolUse:
             except UnknownTool:
                 return None
 
-        return grants.collected_marks(self._own().known.values(), definition, self._attempt.has_private)
+        records = [*self._own().known.values(), *self._image.read(_earlier_effects, self._attempt.mission.context)]
+        return grants.collected_marks(records, definition, self._attempt.has_private)
 
     def _is_by_hand(self, call: ToolCall) -> bool:
         """Return True if the mission is the call itself: its user sent it to the connection as a message."""
@@ -387,6 +390,17 @@ class ToolUse:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         most = self._limits.shown_chars
         return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _earlier_effects(root: Any, context: str | None) -> list[EffectRecord]:
+    """Return the effects of the missions that one follows: what they read is in the conversation."""
+    found: list[EffectRecord] = []
+    for _ in range(_EARLIER):
+        if context is None or (mission := root["ledger"].missions.get(context)) is None:
+            break
+        found += effects.load(root, context)
+        context = mission.context
+    return found
 
 
 def told(result: Any) -> str:

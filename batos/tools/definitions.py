@@ -104,6 +104,8 @@ class ToolLimits(Limits):
     """of one connection"""
     definition_bytes: int = limit(256 << 10, ge=1, le=1 << 24)
     """of one tool's definition"""
+    definitions_bytes: int = limit(16 << 20, ge=1, le=1 << 30)
+    """of all definitions of one connection"""
     idle_s: float = limit(300.0, gt=0, le=86_400)
     """after which a server's process that nobody calls is ended; a call starts it anew"""
 
@@ -208,6 +210,7 @@ def check_definitions(connection: str, found: Sequence[ToolDefinition], limits: 
     if len(found) > limits.tools:
         raise InvalidInput(f"{connection} offers {len(found)} tools; at most {limits.tools} are allowed")
     names: set[str] = set()
+    total = 0
     for tool in found:
         if not TOOL_NAME.match(tool.name) or tool.name in names:
             why = "appears twice" if tool.name in names else "is not a valid name (letters, digits, _ . : / -, at most 100)"
@@ -218,15 +221,26 @@ def check_definitions(connection: str, found: Sequence[ToolDefinition], limits: 
         size = len(json.dumps(tool.to_wire()))
         if size > limits.definition_bytes:
             raise InvalidInput(f"{connection}.{tool.name}: its definition has {size} bytes; at most {limits.definition_bytes} are allowed")
-        if hidden := _HIDDEN.search(tool.description):
+        total += size
+        if hidden := _HIDDEN.search(json.dumps([tool.description, tool.parameters], ensure_ascii=False)):
             code = f"U+{ord(hidden[0]):04X}"
-            raise InvalidInput(f"{connection}.{tool.name}: its description holds the hidden character {code}, which nobody would see")
-        if tool.parameters.get("type", "object") != "object":
+            raise InvalidInput(f"{connection}.{tool.name}: its definition holds the hidden character {code}, which nobody would see")
+        if not _is_object_schema(tool.parameters):
             raise InvalidInput(f"{connection}.{tool.name}: its parameters are not a JSON schema of an object")
+    if total > limits.definitions_bytes:
+        raise InvalidInput(f"{connection}: its definitions have {total} bytes; at most {limits.definitions_bytes} are allowed")
     for tool in found:
         for role, other in (("look", tool.look), ("undo", tool.undo)):
             if other and other not in names:
                 raise InvalidInput(f"{connection}.{tool.name} names {other!r} as its {role}, which the connection does not offer")
+
+
+def _is_object_schema(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        return False
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    named = isinstance(properties, Mapping) and all(isinstance(one, Mapping | bool) for one in properties.values())
+    return named and isinstance(required, list) and all(isinstance(one, str) for one in required)
 
 
 def identifier(name: str) -> str:

@@ -182,6 +182,8 @@ class Effects:
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
         if call.tool.kind != READS:
             await self._keep(effects.intend, record)
+            if self._known[record.key].state in ENDED:  # its user settled it meanwhile
+                return _outcome(self._known[record.key])
         tell = functools.partial(self._caller.tell, call.name)
         delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer)
         try:
@@ -289,9 +291,9 @@ class Effects:
         await self._keep(effects.end, record)
         raise error
 
-    async def _keep(self, how: Callable[..., None], record: EffectRecord) -> None:
-        await self._image.system(how, self._mission, record, mission=self._mission)
-        self._known[record.key] = record
+    async def _keep(self, how: Callable[..., EffectRecord | None], record: EffectRecord) -> None:
+        kept = await self._image.system(how, self._mission, record, mission=self._mission)
+        self._known[record.key] = record if kept is None else kept
 
 
 def asks_about(question: str, key: str) -> bool:

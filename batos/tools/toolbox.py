@@ -45,7 +45,11 @@ _CONNECTORS = {
 _NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose keys are names of the place's choice, such as a parameter `pattern`."""
 _VALUES = frozenset({"enum", "const", "default", "examples"})
-_UNCHECKED = frozenset({"pattern", "patternProperties", "format"})  # a stranger's expression may take for ever: his place checks it itself
+_UNCHECKED = frozenset({
+    "pattern", "patternProperties", "format", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
+    "dependentSchemas", "contains", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "propertyNames",
+})  # fmt: skip
+"""Keywords whose check may take for ever in a stranger's schema: his place checks them itself."""
 
 
 def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connector:
@@ -258,7 +262,7 @@ def _checkable(schema: Any) -> Any:
             found[name] = {key: _checkable(one) for key, one in value.items()}
         elif name in _VALUES:
             found[name] = value
-        elif name not in _UNCHECKED and not (name == "additionalProperties" and "patternProperties" in schema):
+        elif name not in _UNCHECKED and not (name == "additionalProperties" and _UNCHECKED & schema.keys()):
             found[name] = _checkable(value)
     return found
 

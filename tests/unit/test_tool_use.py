@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -51,12 +52,13 @@ class Place:
         self.calls: list[tuple[str, Mapping[str, Any], str]] = []
         self.fail: Exception | None = None
         self.asks = self.long = ""
+        self.private = False
         self.gate = asyncio.Event()
         self.gate.set()
         self.entered = asyncio.Event()
 
     async def tools(self) -> Sequence[ToolDefinition]:
-        return [NOTE, CLOCK]
+        return [NOTE, dataclasses.replace(CLOCK, private=self.private)]
 
     async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
         async def send(delivery: Delivery) -> Any:
@@ -386,3 +388,14 @@ async def test_what_was_done_is_told_in_short(tmp_path: Path) -> None:
         await allow(kernel, "desk.*")
         result = (await (await submit(kernel, "m1", BRIEF)).end())["result"]
     assert len(result["text"]) <= 2 * kernel.settings.tools.result_chars + 200, "a call, and its second try"
+
+
+async def test_what_the_conversation_read_counts_for_the_third_mark(tmp_path: Path) -> None:
+    place = Place()
+    place.private = True
+    async with desk(tmp_path, place) as kernel:
+        await allow(kernel, "desk.*")
+        await (await submit(kernel, "m1", "Tell me the current time in the city Tokyo")).end()
+        await submit(kernel, "m2", BRIEF, context="m1")
+        assert "untrusted" in await asked(kernel, "m2")
+    assert [name for name, _, _ in place.calls] == ["current_time"]

@@ -251,3 +251,29 @@ async def test_a_connection_that_an_undo_replaced_is_opened_anew(image: LivingIm
     await box.prepare("shop.orders", {})
     assert opened[-1][0] == "https://other.example"
     assert (used.closed, len(opened)) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"type": "object", "properties": []},
+        {"type": "object", "properties": {"a": 3}},
+        {"type": "object", "required": "sku"},
+        {"type": "object", "required": [1]},
+        {"properties": {"a": {"description": "x\u200bx"}}},
+    ],
+)
+async def test_odd_schemas_of_a_place_add_nothing(image: LivingImage, tmp_path: Path, parameters: dict[str, Any]) -> None:
+    box = toolbox(image, Shop([dataclasses.replace(ORDERS, parameters=parameters)]), tmp_path)
+    with pytest.raises(InvalidInput, match=r"object|hidden"):
+        await box.add(SPEC)
+    assert box.connections() == {}
+
+
+async def test_a_schema_that_doubles_is_not_followed_here(image: LivingImage, tmp_path: Path) -> None:
+    doubling: dict[str, Any] = {"$defs": {"d0": {"type": "string"}}, "type": "object", "properties": {"sku": {"$ref": "#/$defs/d40"}}}
+    for n in range(40):
+        doubling["$defs"][f"d{n + 1}"] = {"allOf": [{"$ref": f"#/$defs/d{n}"}, {"$ref": f"#/$defs/d{n}"}]}
+    box = toolbox(image, Shop([dataclasses.replace(ORDERS, parameters=doubling)]), tmp_path)
+    await box.add(SPEC)
+    await box.prepare("shop.orders", {"sku": "tea"})  # followed, it would take 2^40 steps
