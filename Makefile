@@ -2,6 +2,7 @@
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suite: PyPI, and npm where the machine has it
+# mcp-conformance  the protocol's own conformance suite for clients, two minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
@@ -32,7 +33,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers models run test check bench month answers tool-choice peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium mcp-servers mcp-conformance models run test check bench month answers tool-choice peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -93,6 +94,9 @@ chromium:
 
 mcp-servers: $(VENV)/.made
 	@sh tools/mcp_servers.sh $(bin)/python
+
+mcp-conformance: install-dev mcp-servers
+	@MCP_CONFORMANCE=yes exec $(bin)/python -m pytest tests/contract/test_mcp_conformance.py -n 2 $(ARGS)
 
 # In the user's own data folder, as `batos run` and all other verbs. An earlier version kept the image in var/: one that is there stays in use.
 run: install models ollama

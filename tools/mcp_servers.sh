@@ -16,8 +16,8 @@ rm -rf "$here"
 mkdir -p "$here/npm"
 say "installing time, git, fetch and sqlite from PyPI"
 "$python" -m venv "$here/servers" && "$python" -m venv "$here/servers_old"
-if ! { "$here/servers/bin/pip" --disable-pip-version-check --quiet install --require-hashes --only-binary :all: --no-deps --requirement locks/servers.txt &&
-    "$here/servers_old/bin/pip" --disable-pip-version-check --quiet install --require-hashes --only-binary :all: --no-deps --requirement locks/servers_old.txt; }; then
+if ! { timeout 300 "$here/servers/bin/pip" --disable-pip-version-check --quiet install --require-hashes --only-binary :all: --no-deps --requirement locks/servers.txt &&
+    timeout 300 "$here/servers_old/bin/pip" --disable-pip-version-check --quiet install --require-hashes --only-binary :all: --no-deps --requirement locks/servers_old.txt; }; then
     say "could not install them; the lines above say why. The tests of these servers will be skipped"
     exit 0
 fi
@@ -27,7 +27,7 @@ if ! command -v npm >/dev/null 2>&1; then
 fi
 say "installing filesystem, memory, everything and the conformance suite from npm"
 cp tests/data/mcp/package.json tests/data/mcp/package-lock.json "$here/npm/"
-if ! npm ci --silent --no-audit --no-fund --ignore-scripts --prefix "$here/npm"; then
+if ! timeout 300 npm ci --silent --no-audit --no-fund --ignore-scripts --prefix "$here/npm"; then
     say "could not install them; the lines above say why. Their tests will be skipped"
     exit 0
 fi

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(
+    os.environ.get("MCP_CONFORMANCE") != "yes", reason="two minutes of other people's tests: `make mcp-conformance` runs them"
+)
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / "build" / "mcp" / "npm" / "node_modules"
 SUITE = NODE / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
