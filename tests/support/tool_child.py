@@ -21,12 +21,7 @@ from batos.image.living_image import LivingImage
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, ToolCall
 from batos.tools.effects import Effects
 from batos.tools.toolbox import open_connector
-
-MISSION = "m1"
-
-
-class Question(BaseException):
-    """The mission waits for its user."""
+from tests.support.effect_child import MISSION, Question, Scripted
 
 
 def die_at(point: str) -> None:
@@ -52,12 +47,6 @@ async def main(folder: Path, spec: ConnectionSpec, name: str, arguments: dict[st
     connector = open_connector(spec, ConnectorServices(secret=str, folder=folder / "tools"))
     tool = next(tool for tool in await connector.tools() if tool.name == name)
 
-    def ask(question: str) -> str:
-        raise Question(question)
-
-    async def allow(call: ToolCall) -> str:
-        return "always"
-
     async def prepare() -> ToolCall:
         call = await connector.prepare(tool, arguments)
         send = call.send
@@ -69,7 +58,7 @@ async def main(folder: Path, spec: ConnectionSpec, name: str, arguments: dict[st
 
         return ToolCall(**{**{field: getattr(call, field) for field in ToolCall.__dataclass_fields__}, "send": sending})
 
-    attempt = Effects(image, MISSION, "image", allow=allow, ask=ask)
+    attempt = Effects(image, MISSION, "image", Scripted([]))
     try:
         print("done", json.dumps(await attempt.perform(f"{spec.name}.{name}", arguments, prepare)))
     except Question as e:
