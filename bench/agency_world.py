@@ -21,6 +21,7 @@ import inspect
 import json
 import random
 import re
+import socketserver
 import sys
 import threading
 import time
@@ -296,9 +297,16 @@ def _of_query(pairs: list[tuple[str, str]], function: Any) -> dict[str, Any]:
     return found
 
 
-class _Server(ThreadingHTTPServer):
+class LocalServer(ThreadingHTTPServer):
+    """A server on loopback that asks no name server for its own name: an answer to that can take a minute."""
+
     daemon_threads = True
     request_queue_size = 64
+
+    def server_bind(self) -> None:
+        """Bind the socket."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "localhost", self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Show faults, but for clients that are gone."""
@@ -314,7 +322,7 @@ def main() -> None:
     args = parser.parse_args()
     sys.path.insert(0, str(args.folder))
     Handler.world = World(args.folder, args.slow, args.seed)
-    server = _Server(("127.0.0.1", 0), Handler)
+    server = LocalServer(("127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

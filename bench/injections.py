@@ -34,11 +34,12 @@ import time
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from agency import SPEAKER, Mortal
+from agency_world import LocalServer
 from tool_choice import BUILD
 
 from batos import logs
@@ -166,8 +167,7 @@ class Desk:
 
             do_GET = do_POST = do
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = LocalServer(("127.0.0.1", 0), Handler)
         self.origin = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
