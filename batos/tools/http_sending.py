@@ -33,6 +33,8 @@ from batos.tools.egress import Egress, EgressLimits, HttpAnswer, WebOrigin, is_p
 
 TRIES = 5
 """Greatest number of sendings of a request that only reads."""
+_LATER_S = 1.0  # the sender's own limit comes before that of the effect: it knows whether the request has left
+_PER_MINUTE = 600  # requests to an origin that its user named
 _PAUSE_S = 0.5
 _OPEN = frozenset({408, 409, 425, 429})
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
@@ -128,7 +130,13 @@ class HttpSender:
         target = "" if tool.kind == READS else request.url.partition("?")[0]
         payload = self._payload(request)
         return ToolCall(
-            connection=self._name, tool=tool, arguments=arguments, send=send, seconds=self.seconds, target=target, payload=payload
+            connection=self._name,
+            tool=tool,
+            arguments=arguments,
+            send=send,
+            seconds=self.seconds + _LATER_S,
+            target=target,
+            payload=payload,
         )
 
     async def send(self, request: HttpRequest, kind: str, delivery: Delivery) -> Any:
@@ -355,7 +363,9 @@ def seconds_of(spec: ConnectionSpec, usual: float) -> float:
 
 def egress_for(origin: WebOrigin, private: bool, result_bytes: int, seconds: float) -> Egress:
     """Return a client that reaches one origin: at private addresses only where its user named such an address, or said so."""
-    limits = EgressLimits(bytes=4 * result_bytes, seconds=seconds)  # a large answer is cut, so that what was done is not in doubt
+    limits = EgressLimits(
+        bytes=4 * result_bytes, seconds=seconds, per_minute=_PER_MINUTE
+    )  # a large answer is cut, so that what was done is not in doubt
     if private or is_private_name(origin.host):
         return Egress(private=[origin], limits=limits)
     return Egress([origin], limits=limits)
