@@ -80,7 +80,7 @@ TOOLS = Rule(
     asks="`self.tools.NAME.tool(…)` stands only where the policy grants the capability `tools`, and names a connection and a tool that "
     "are there.",
     why="A method acts outside only where its user has taught it so; each call is granted, journaled and done once besides.",
-    accepted="def note(self, text):\n    return self.notebook.add(text)",
+    accepted="def note(self, text):\n    return self.notebook.entry_for_(text)",
     refused='def note(self, text):\n    return self.tools.notes.write(path="a.txt", text=text)',
     nodes={ast.Attribute: check_tool},
 )
