@@ -14,7 +14,6 @@ from batos.image import journal
 from batos.image.living_image import LivingImage
 from batos.mind.brief_analysis import Approach
 from batos.mind.router import Route, Shares
-from batos.mind.tool_choice import ToolChoice
 
 
 class Decisions:
@@ -33,7 +32,7 @@ class Decisions:
         self._shares: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
         self._nearness: dict[bytes, float | None] = {}
-        self._choices: dict[bytes, ToolChoice] = {}
+        self._choices: dict[bytes, dict[str, Any]] = {}
 
     def recall(self) -> None:
         """Load what earlier attempts decided."""
@@ -42,7 +41,7 @@ class Decisions:
         self.room = read(journal.room_of, self._mission)
         self._nearness = dict(read(journal.nearness_of, self._mission))
         self._approaches = {mark: Approach(*fields) for mark, fields in read(journal.approaches_of, self._mission).items()}
-        self._choices = {mark: ToolChoice.of(json.loads(text)) for mark, text in read(journal.choices_of, self._mission).items()}
+        self._choices = {mark: json.loads(text) for mark, text in read(journal.choices_of, self._mission).items()}
         record = read(journal.route_of, self._mission)
         self.route = self.route if record is None else Route.from_record(record)
 
@@ -80,17 +79,17 @@ class Decisions:
             self._record(journal.add_approach, mark, tuple(self._approaches[mark]))
         return self._approaches[mark]
 
-    def tool_choice(self, mark: bytes) -> ToolChoice | None:
-        """Return which tools are to be called; None if that is not decided.
+    def tool_choice(self, mark: bytes) -> dict[str, Any] | None:
+        """Return which tools are to be called, as `ToolChoice.to_wire` gives it; None if that is not decided.
 
         :param mark: mark of the brief and the round (`journal.mark_of`).
         """
         return self._choices.get(mark)
 
-    def take_tool_choice(self, mark: bytes, choice: ToolChoice) -> None:
+    def take_tool_choice(self, mark: bytes, choice: dict[str, Any]) -> None:
         """Decide which tools are to be called."""
         self._choices[mark] = choice
-        self._record(journal.add_choice, mark, json.dumps(choice.to_wire(), ensure_ascii=False))
+        self._record(journal.add_choice, mark, json.dumps(choice, ensure_ascii=False))
 
     def has_nearness(self, mark: bytes) -> bool:
         """Return True if it was measured how near two texts are to each other, or in vain.

@@ -31,7 +31,6 @@ from batos.mind.messages import send
 from batos.mind.model_needs import names_needs_itself
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
-from batos.mind.tool_rounds import use_tools
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
@@ -162,6 +161,8 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     attempt = current()
     if not attempt.tools.has_any:
         return None
+    from batos.mind.tool_rounds import use_tools  # late import: it loads the tables of the choice, which only connections need
+
     role, system = _voice(cycle)
     done = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
     if done and all(one.error is not None for one in done):

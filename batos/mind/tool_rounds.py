@@ -56,14 +56,14 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
 async def _chosen(attempt: Attempt, text: str, number: int, again: FailedCall | None, services: ChoiceServices) -> ToolChoice | None:
     """Return the choice of one round, which is made once; None where no tool is offered."""
     mark = journal.mark_of(f"tools {number}\0{text}\0{'' if again is None else again.error}")
-    known = attempt.decisions.tool_choice(mark)
-    if known is None:
-        offers = [ToolOffer(name, tool) for name, tool in attempt.tools.offers()]
-        if not offers:
-            return None
-        known = await choose(text, offers, services, k=attempt.settings.tools.offered, again=again)
-        attempt.decisions.take_tool_choice(mark, known)
-    return known
+    if (known := attempt.decisions.tool_choice(mark)) is not None:
+        return ToolChoice.of(known)
+    offers = [ToolOffer(name, tool) for name, tool in attempt.tools.offers()]
+    if not offers:
+        return None
+    choice = await choose(text, offers, services, k=attempt.settings.tools.offered, again=again)
+    attempt.decisions.take_tool_choice(mark, choice.to_wire())
+    return choice
 
 
 def _services(attempt: Attempt, role: str, system: str, by: InferenceAsker, *, native: bool) -> ChoiceServices:
