@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from tests.support.daemon import END_S, Peer, daemon
+from tests.support.http_world import QuietHandler, serving
 
 PAYMENT_S = 2.0
 
@@ -26,22 +28,15 @@ class Till:
         self.asked, self.paid = threading.Event(), threading.Event()
         till = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: object) -> None:
-                pass
-
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 till.asked.set()
                 time.sleep(PAYMENT_S)
                 till.orders.append(order)
                 till.paid.set()
-                try:
-                    self.send_response(201)
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
-                except OSError:
-                    pass
+                with contextlib.suppress(OSError):  # nobody hears the answer
+                    self.answer(201)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.origin = f"http://127.0.0.1:{self.server.server_port}"
@@ -50,12 +45,8 @@ class Till:
 @pytest.fixture
 def till() -> Iterator[Till]:
     made = Till()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with serving(made.server):
+        yield made
 
 
 @pytest.mark.parametrize("truth", ["happened", "again"])

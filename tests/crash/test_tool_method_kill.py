@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+from tests.support.http_world import QuietHandler, serving
 
 METHOD = (
     "def note_(self, text):\n"
@@ -36,7 +36,7 @@ class Board:
         self.when_one_comes: Callable[[], None] | None = None
         board = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 note, key = json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.headers.get("Idempotency-Key")
                 if key is None or key not in board.keys:
@@ -46,21 +46,10 @@ class Board:
                     board.when_one_comes = None
                     then()
                     return  # nobody hears an answer
-                self._answer(201, {"note": len(board.notes)})
+                self.answer(201, {"note": len(board.notes)})
 
             def do_GET(self) -> None:
-                self._answer(200, {"notes": board.notes})
-
-            def _answer(self, status: int, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
+                self.answer(200, {"notes": board.notes})
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.origin = f"http://127.0.0.1:{self.server.server_port}"
@@ -69,12 +58,8 @@ class Board:
 @pytest.fixture
 def board() -> Iterator[Board]:
     made = Board()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with serving(made.server):
+        yield made
 
 
 @pytest.fixture

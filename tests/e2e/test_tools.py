@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from tests.support.daemon import END_S, ROOT, Daemon, daemon
+from tests.support.http_world import QuietHandler, serving
 
 
 class Shop:
@@ -25,25 +25,14 @@ class Shop:
         self.tokens: list[str | None] = []
         shop = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 shop.orders.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 shop.tokens.append(self.headers.get("Authorization"))
-                self._answer(201, {"order": len(shop.orders)})
+                self.answer(201, {"order": len(shop.orders)})
 
             def do_GET(self) -> None:
-                self._answer(200, {"orders": shop.orders})
-
-            def _answer(self, status: int, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
+                self.answer(200, {"orders": shop.orders})
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.origin = f"http://127.0.0.1:{self.server.server_port}"
@@ -52,12 +41,8 @@ class Shop:
 @pytest.fixture
 def shop() -> Iterator[Shop]:
     made = Shop()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with serving(made.server):
+        yield made
 
 
 def run(running: Daemon, *words: str, given: str = "", connect: bool = True) -> subprocess.CompletedProcess[str]:
