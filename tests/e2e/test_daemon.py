@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import A_CYCLE, END_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.daemon import A_CYCLE, END_S, ROOT, Daemon, Peer, daemon, provisioned, until
 
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 FEELING = "I'm feeling really stuck on this project, and I don't know why I'm so unmotivated."
@@ -352,14 +352,19 @@ def test_a_model_deleted_by_hand_comes_back(tmp_path: Path, scripted: ScriptedOl
 def test_a_model_that_could_not_be_healed_is_tried_again(tmp_path: Path, scripted: ScriptedOllama) -> None:
     settings = {"ollama_host": scripted.host, "provision_retry_s": 1, "mission_attempts": 1}
     with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
-        running.logged("model provisioned", model="robin:embedded")
+
+        def robins() -> int:
+            """How often the model has been made; it may be made before the daemon says that it has started."""
+            return sum(line["event"] == "model provisioned" and line["model"] == "robin:embedded" for line in list(running.log))
+
+        until(robins)
         peer.ask("submit", id="m1", brief=FEELING)
         assert peer.result("m1")["state"] == "COMPLETE"
         scripted.fail("status_500", times=1, path="/api/create")
         del scripted.models["robin:embedded"]
         peer.ask("submit", id="m2", brief=FEELING)
         assert peer.result("m2")["error"]["code"] == "provisioning_failed"
-        running.logged("model provisioned", model="robin:embedded")
+        until(lambda: robins() == 2)
         peer.ask("submit", id="m3", brief=FEELING)
         assert peer.result("m3")["state"] == "COMPLETE"
 
