@@ -66,7 +66,7 @@ def main() -> None:
     elif args.ping:
         ping(args.ping)
     else:
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="batos-soak-", dir=args.dir))
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="soak-", dir=args.dir))
         try:
             found = asyncio.run(Soak(folder, args.missions, args.seed, quiet=args.json).run())
         finally:
@@ -146,7 +146,7 @@ async def serve(folder: pathlib.Path, kept: int) -> None:
         "dropped_rows": 200,
     }
     old = {"history_days": 0, "journal_days": 0, "missions_kept": kept, "mission_attempts": 20}
-    flags = {"data": folder, "listen": [f"ipc://{folder / 'soak.sock'}"], **often, **loop, **memory, **old}
+    flags = {"data": folder, "listen": [f"ipc://{folder.parent / 's'}"], **often, **loop, **memory, **old}
     kernel = await Kernel.start(load(flags, environ={}), inference=StandIn())
     calm_collector()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, kernel.request_stop)
@@ -180,7 +180,7 @@ class Soak:
     def __init__(self, folder: pathlib.Path, missions: int, seed: int, *, quiet: bool) -> None:
         self.folder, self.count, self.chance, self.quiet = folder, missions, random.Random(seed), quiet
         self.kept = max(20, missions // (2 * FIRST))
-        self.endpoint = f"ipc://{folder / 'data' / 'soak.sock'}"
+        self.endpoint = f"ipc://{folder / 's'}"  # a socket's path has room for 107 characters
         self.client: Client
         self.process: subprocess.Popen[str]
         self.pinger: subprocess.Popen[str]
