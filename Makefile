@@ -2,6 +2,7 @@
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suite: PyPI, and npm where the machine has it
+# chat-clients  openai-python and ollama-python, in an environment of their own: what the tests let speak with the doors
 # mcp-conformance  the protocol's own conformance suite for clients, two minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
@@ -33,7 +34,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers mcp-conformance models run test check bench month answers tool-choice peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -95,6 +96,9 @@ chromium:
 mcp-servers: $(VENV)/.made
 	@sh tools/mcp_servers.sh $(bin)/python
 
+chat-clients: $(VENV)/.made
+	@sh tools/chat_clients.sh $(bin)/python
+
 mcp-conformance: install-dev mcp-servers
 	@MCP_CONFORMANCE=yes exec $(bin)/python -m pytest tests/contract/test_mcp_conformance.py -n 2 $(ARGS)
 
@@ -104,7 +108,7 @@ run: install models ollama
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
 # are the end-to-end tests that take minutes each, which kept one worker waiting for the other.
-test: install-dev models embedders ollama registry chromium mcp-servers
+test: install-dev models embedders ollama registry chromium mcp-servers chat-clients
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 crash: install-dev models ollama

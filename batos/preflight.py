@@ -55,6 +55,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     from batos.bridge import selection
     from batos.bridge.client import connect  # imported late: few verbs check it
     from batos.bridge.profiles import AUTO, modelfiles_folder
+    from batos.doors.server import door_address
     from batos.mind.codex import load_codex
     from batos.wire.endpoints import normalised
     from batos.wire.keys import load_pair
@@ -64,6 +65,8 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "wire.listen", partial(normalised, endpoint, guarded=bool(wire.secret_key))
     if settings.console.enabled == "on":
         yield "console.listen", partial(_console, settings)
+    if settings.doors.enabled != "off":
+        yield "doors.listen", partial(door_address, settings)
     yield "data", partial(_data, settings)
     if (settings.data / "catalogue.toml").is_file():
         yield "data", partial(_catalogue, settings)

@@ -55,6 +55,7 @@ ALL = {
     "uv": Lock("What makes these files", wants=("uv",), alone=True),
     "servers": Lock("MCP servers that the tests speak with", file="tests/data/mcp/servers.txt"),
     "servers_old": Lock("An MCP server that needs an earlier SDK", file="tests/data/mcp/servers_old.txt"),
+    "clients": Lock("Chat clients that the tests let speak with the doors", file="tests/data/doors/clients.txt"),
     "peers": Lock("What bench/peers measures BAT OS against", file="bench/peers/requirements.txt"),
 }
 

@@ -28,6 +28,7 @@ from batos.api.queries import Queries, QueryRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.doors import DirectModel
 from batos.app.inference import ModelRuntime
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
@@ -40,6 +41,7 @@ from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
+from batos.doors.server import Doors
 from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
@@ -128,13 +130,14 @@ class StopRequest:
 
 
 @contextlib.asynccontextmanager
-async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[Console | None]:
-    """Check the endpoints, and take the console's address where there is one, before an image is made and an Ollama started.
+async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[tuple[Console | None, Doors | None]]:
+    """Check the endpoints, and take the addresses of console and doors, where there are some, before an image is made and an Ollama
+    started.
 
     :raises EndpointError: for an address that is taken, or cannot be.
     """
     async with Lifetime() as life:
-        console = None
+        console = doors = None
         if listen:
             for endpoint in settings.endpoints:
                 endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
@@ -143,7 +146,9 @@ async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[C
 
                 console = await Console.open(settings)
                 life.push_async_callback(console.stop)
-        yield console
+            if (doors := await Doors.open(settings)) is not None:
+                life.push_async_callback(doors.stop)
+        yield console, doors
 
 
 # --- storage
@@ -398,6 +403,7 @@ class StartedStages:
 
     settings: DaemonSettings
     console: Console | None
+    doors: Doors | None
     storage: StorageStage
     models: InferenceStage
     upkeep: UpkeepStage
@@ -427,6 +433,7 @@ class StartedStages:
             "why_model": substrate.chosen.why,
             "endpoints": self.endpoints,
             "console": self.console.address if self.console is not None else None,
+            "doors": self.doors.address if self.doors is not None else None,
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
@@ -455,7 +462,7 @@ class TransportStage:
 
 @contextlib.asynccontextmanager
 async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator[TransportStage]:
-    """Answer requests: over the endpoints, in the console, and where the setting names one, at the address of the metrics."""
+    """Answer requests: over the endpoints, in the console, at the doors, and where the setting names one, at the address of the metrics."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
@@ -494,6 +501,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 # A failure of the console is logged and ends nothing else.
                 life.background(facts.console.run(dispatcher, storage.events.listen), "console")
                 life.push_async_callback(facts.console.stop)
+            if facts.doors is not None:
+                plain = DirectModel(models.inference, lambda: substrate.profile)
+                life.background(facts.doors.run(dispatcher, plain), "doors")
+                life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
         yield TransportStage(dispatcher, accepting, personas, listener)

@@ -79,6 +79,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "service": "service",
         "dashboard": "dashboard",
         "console": "access",
+        "doors": "doors",
         "info": "dashboard",
         "metrics": "dashboard",
         "doctor": "daemon",

@@ -253,6 +253,15 @@ class ConsoleSettings(SettingsSection):
     listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
 
 
+class DoorSettings(SettingsSection):
+    """Section `doors`: the HTTP interfaces for chat clients."""
+
+    enabled: Literal["auto", "on", "off"] = Field(
+        "auto", description="whether the daemon serves the interfaces of OpenAI and Ollama (`batos doors`); auto: where the address is free"
+    )
+    listen: str = Field("127.0.0.1:5758", max_length=64, description="host:port of the doors, on loopback")
+
+
 class AutonomySettings(SettingsSection):
     """Section `autonomy`: what the system may change in itself, and what that may cost."""
 
@@ -311,6 +320,7 @@ class Settings(BaseModel):
     tools: ToolSettings = ToolSettings.model_validate({})
     wire: WireSettings = WireSettings.model_validate({})
     console: ConsoleSettings = ConsoleSettings.model_validate({})
+    doors: DoorSettings = DoorSettings.model_validate({})
     autonomy: AutonomySettings = AutonomySettings.model_validate({})
     daemon: ProcessSettings = ProcessSettings.model_validate({})
     limits: tuple[InstanceOf[Limits], ...] = Field((), exclude=True)

@@ -42,12 +42,13 @@ _TOKEN_BYTES = 32
 _LONGEST = 1024  # bytes read of a token's file
 
 
-def token_of(data: Path) -> str:
+def token_of(data: Path, name: str = TOKEN_NAME) -> str:
     """Return the token of this data folder; made at the first call, and again where others could have read it. Does file work.
 
+    :param name: of its file; the doors have another one than the console.
     :raises ConfigError: if the file cannot be read or made.
     """
-    path = data / TOKEN_NAME
+    path = data / name
     try:
         found = _read(path)
         if found is None:
@@ -55,9 +56,7 @@ def token_of(data: Path) -> str:
             found = secrets.token_urlsafe(_TOKEN_BYTES)
             private_files.write(path, found + "\n")
     except OSError as e:
-        raise ConfigError(
-            f"the console's token {path} cannot be read or made: {e.strerror}; give the file to this user, or delete it"
-        ) from None
+        raise ConfigError(f"the token {path} cannot be read or made: {e.strerror}; give the file to this user, or delete it") from None
     return found
 
 

@@ -30,14 +30,17 @@ class DaemonHandler(Protocol):
 class Heard:
     """Recipient that is read in this process. Like a slow client on the socket, it loses events when it falls behind."""
 
-    def __init__(self, limit: int) -> None:
-        """:param limit: replies that wait; past it, events are dropped."""
+    def __init__(self, limit: int, origin: str = "console") -> None:
+        """
+        :param limit: replies that wait; past it, events are dropped.
+        :param origin: the origin of missions that it gives.
+        """
         self._replies: asyncio.Queue[Reply | None] = asyncio.Queue()
         self._limit = limit
         self._key = secrets.token_bytes(8)
         self.closed = False
         self.operates = True  # a user with the console's token has the role `operate`
-        self.origin = "console"
+        self.origin = origin
 
     @property
     def key(self) -> bytes:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import structlog
 
 from batos.config import Settings
 from batos.console.access import ConsoleLimits
 from batos.console.api_client import Asker, DaemonHandler
-from batos.errors import ConfigError, EndpointError
+from batos.errors import ConfigError
+from batos.loopback import address_of, bound
 from batos.wire.endpoints import WireLimits
 
 try:
-    import uvicorn
-    from starlette.types import ASGIApp
-
     from batos.console.access import Access, Sessions, token_of
     from batos.console.app import application
-    from batos.console.connections import BrowserConnection, ConnectionSlots
     from batos.console.live_events import Feed
+    from batos.console.web_server import WebServer, web_config
 except ModuleNotFoundError as e:
     if e.name is not None and e.name.startswith("batos"):
         raise
@@ -36,9 +31,6 @@ except ModuleNotFoundError as e:
 log = structlog.get_logger("batos.console")
 
 _REQUESTS = 64  # connections of signed-in browsers, without live pages; a request on one more is answered 503
-_STRANGERS = 256  # connections without a session; one more cuts off the oldest
-_ARRIVALS = 64  # connections accepted at once, before they are served: fewer than strangers, so that none is cut off before its request
-_TICK_S = 1.0  # seconds between two ticks of the server's clock, which dates its answers
 
 
 class Console:
@@ -48,7 +40,7 @@ class Console:
         self.link, self.address = access.link, access.address
         self._settings, self._access, self._sessions, self._listening = settings, access, sessions, listening
         self._feed: Feed | None = None
-        self._server: _Server | None = None
+        self._server: WebServer | None = None
         self._ended = asyncio.Event()
 
     @classmethod
@@ -60,7 +52,7 @@ class Console:
         """
         host, port = loopback(settings.console.listen)
         token = await asyncio.to_thread(token_of, settings.data)
-        listening = _bound(host, port, settings.console.listen)
+        listening = bound(host, port, "console.listen", "the console")
         access = Access(token, host, listening.getsockname()[1], ConsoleLimits.of(settings).session_s)
         limits = ConsoleLimits.of(settings)
         sessions = Sessions(settings.data, token, limits.session_s, limits.sessions)
@@ -76,7 +68,11 @@ class Console:
         self._feed = feed
         for kind in ("state", "result", "needs_input"):
             listen(kind, feed.touch)
-        server = self._server = _Server(_config(app, self._settings), lambda: feed.shut_ended(self._sessions.is_open))
+        limits = ConsoleLimits.of(self._settings)
+        config = web_config(
+            app, request_s=limits.request_s, seats=limits.pages + _REQUESTS, linger_s=WireLimits.of(self._settings).linger_s
+        )
+        server = self._server = WebServer(config, lambda: feed.shut_ended(self._sessions.is_open))
         log.info("console", address=self.address)
         try:
             await server.serve([self._listening])
@@ -97,81 +93,9 @@ class Console:
         await self._ended.wait()
 
 
-def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    places = ConnectionSlots(_STRANGERS, ConsoleLimits.of(settings).pages + _REQUESTS)
-    return uvicorn.Config(
-        app,
-        loop="none",
-        http=cast(type[asyncio.Protocol], functools.partial(BrowserConnection, ConsoleLimits.of(settings).request_s, places)),
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # no client may claim the address of another one
-        backlog=_ARRIVALS,
-        timeout_graceful_shutdown=max(1, int(WireLimits.of(settings).linger_s)),
-    )
-
-
-class _Server(uvicorn.Server):
-    """Server without the parts that belong to the daemon: signals, and a loop that checks ten times a second whether it must end."""
-
-    def __init__(self, config: uvicorn.Config, look: Callable[[], Awaitable[None]]) -> None:
-        """:param look: called now and then."""
-        super().__init__(config)
-        self._look = look
-        self._leaving = asyncio.Event()
-
-    def leave(self) -> None:
-        self.should_exit = True
-        self._leaving.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            await self._look()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TICK_S):
-                    await self._leaving.wait()
-
-
 def loopback(address: str) -> tuple[str, int]:
     """Return host and port of the setting `console.listen`.
 
     :raises EndpointError: if the setting is invalid, or other machines could reach the address.
     """
-    host, _, port = address.rpartition(":")
-    host = "127.0.0.1" if host == "localhost" else host.strip("[]")
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        found = None
-    if found is None or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
-        raise EndpointError(f"setting console.listen: {address!r} is not a valid host:port; name 127.0.0.1:PORT")
-    if not found.is_loopback:
-        raise EndpointError(
-            f"the console is served on loopback only, and {address!r} can be reached by other machines: name 127.0.0.1:PORT in the setting "
-            "console.listen, and come from elsewhere through an SSH tunnel"
-        )
-    return str(found), int(port)
-
-
-def _bound(host: str, port: int, address: str) -> socket.socket:
-    # Pass the protocol: asyncio switches Nagle's delay of 40 ms off only for sockets that name TCP.
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen()
-    except OSError as e:
-        listening.close()
-        raise EndpointError(
-            f"the console cannot listen at {address}: {e.strerror}; stop who does, or name another port in the setting console.listen"
-        ) from None
-    return listening
+    return address_of(address, "console.listen", "the console is")

@@ -24,7 +24,7 @@ log = structlog.get_logger("batos.image")
 
 _ROOMS = ("keys", "logs", "ollama", "training", "lora_staging", "lora_scratch", "embedders", "bin")
 """Folders of the data folder; closing one closes everything in it."""
-_FILES = ("console.token", "console.sessions", "batos.toml")
+_FILES = ("console.token", "console.sessions", "doors.token", "doors.turns", "batos.toml")
 """Files of the data folder beside the image."""
 _SECRET = ".key_secret"  # noqa: S105  how the name of a file with a secret key ends
 _NAMED = 8  # files that a line of the log names; of more, it says how many

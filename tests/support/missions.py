@@ -90,6 +90,7 @@ def settings(folder: Path, **more: Any) -> Settings:
         "retry_backoff_s": 0,
         "shutdown_s": 5,
         "synthesis_ahead_s": 0,
+        "doors": {"enabled": "off"},
     }
     return Settings(data=folder, **{**given, **more})
 

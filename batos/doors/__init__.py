@@ -1,0 +1,13 @@
+"""Doors: the HTTP interfaces of others, so that their clients reach the daemon: OpenAI's and Ollama's chat.
+
+server.py         the socket on loopback; the stack behind it is loaded with the first connection
+access.py         Host, Origin and token, before any route
+app.py            routes; missions.py and plain inferences behind them
+bodies.py         what a request may hold
+turns.py          turns of a conversation: their keys, ids and briefs
+turn_log.py       which mission answered which turn
+missions.py       a turn as a mission: submitted, answered or found again, and followed
+openai_form.py    answers and errors as OpenAI has them; ollama_form.py: as Ollama has them
+
+A turn of a chat is a mission. The doors ask the dispatcher as any client does and have no rights of their own.
+"""

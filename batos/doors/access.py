@@ -1,0 +1,118 @@
+"""Access to the doors: at a name of this machine, from no page of another site, with the token. Checked before any route.
+
+Chat clients send the token in different ways: as an API key (`Authorization: Bearer`), as the password of the address
+(`http://batos:TOKEN@127.0.0.1:5758`), or, those that know neither, in the path (`http://127.0.0.1:5758/token/TOKEN`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from batos.config import MIB
+from batos.config.limits import Limits, limit
+from batos.console.connections import ConnectionSlot
+from batos.loopback import bracketed, is_foreign, names_of
+
+TOKEN_NAME = "doors.token"  # noqa: S105  the name of its file
+_REFUSED = "the token of this daemon is missing or wrong; `batos doors` prints it: send it as the API key (Authorization: Bearer TOKEN)"
+_IN_PATH = "/token/"
+_LONGEST = 1024  # characters of a header that is decoded
+
+Refusal = Callable[[str, int, str], Response]
+"""Makes the answer to a refused request of a path, with its status and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorLimits(Limits):
+    """Limits of the doors."""
+
+    connections: int = limit(128, ge=1, le=10_000)
+    """Most connections with the token at the same time."""
+    request_s: float = limit(60.0, ge=0.05, le=3600)
+    """Seconds that a client may take to send its request."""
+    body_bytes: int = limit(32 * MIB, ge=1024, le=256 * MIB)
+    """Largest request in bytes."""
+    messages: int = limit(2000, ge=1, le=100_000)
+    """Most messages of one conversation."""
+    depth: int = limit(64, ge=8, le=500)
+    """Deepest nesting of a request's JSON."""
+    conversation_chars: int = limit(16_000, ge=100, le=1_000_000)
+    """Most characters of a conversation that a brief repeats, where the missions that answered it are not known."""
+    repeat_s: float = limit(600.0, ge=0, le=7 * 86400)
+    """Seconds in which the same request without an id of its own counts as the same turn, sent again."""
+    beat_s: float = limit(10.0, ge=0.05, le=600)
+    """Seconds of silence after which a stream shows that it goes on."""
+    events: int = limit(10_000, ge=10, le=1_000_000)
+    """Events of a mission that wait for a reader; past it, some are lost, and the answer is told whole at its end."""
+    plan_questions: bool = limit(False)
+    """Whether missions ask also for what their plan lacks, which takes an inference more; for leave they always ask."""
+    turns: int = limit(20_000, ge=10, le=1_000_000)
+    """Turns whose missions are remembered; the oldest are forgotten first."""
+    plain_s: float = limit(600.0, ge=1, le=86_400)
+    """Seconds for an inference that is no mission."""
+
+
+class DoorGuard:
+    """An ASGI application in front of the doors."""
+
+    def __init__(self, app: ASGIApp, token: str, host: str, port: int, refusal: Refusal) -> None:
+        """
+        :param host: the loopback address that is listened at.
+        """
+        self._app, self._token, self._refusal = app, token.encode(), refusal
+        self._names, self._address = names_of(host, port), f"http://{bracketed(host)}:{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return  # no websockets and no lifespan: the server is configured likewise
+        place: ConnectionSlot = scope["state"]["place"]
+        place.ask()
+        headers, path = Headers(scope=scope), str(scope["path"])
+        given, path = _token_of(headers, path)
+        status, why = self._checked(headers, given)
+        if not status and not place.sit():
+            status, why = 503, "too many connections at once; end some, or try again in a moment"
+        if status:
+            place.stand()
+            answer = self._refusal(path, status, why)
+            if status == 401:
+                answer.headers["WWW-Authenticate"] = "Bearer"
+            await answer(scope, receive, send)
+            return
+        await self._app({**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}, receive, send)
+
+    def _checked(self, headers: Headers, given: str) -> tuple[int, str]:
+        """Return the status and the reason of a refusal; 0 if the request is admitted."""
+        if headers.get("host", "").lower() not in self._names:
+            return 421, f"this server answers only at {self._address}; the name that was asked for is another one"
+        if is_foreign(headers, self._names) or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return 403, "a page of another site made this request"
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
+            return 401, _REFUSED
+        return 0, ""
+
+
+def _token_of(headers: Headers, path: str) -> tuple[str, str]:
+    """Return the token that a request carries, "" if none, and its path without it."""
+    if path.startswith(_IN_PATH):
+        token, _, rest = path.removeprefix(_IN_PATH).partition("/")
+        return token, f"/{rest}"
+    kind, _, value = headers.get("authorization", "")[:_LONGEST].partition(" ")
+    value = value.strip()
+    if kind.lower() == "bearer":
+        return value, path
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode("utf-8", "replace").partition(":")[2], path
+        except (binascii.Error, ValueError):
+            return "", path
+    return headers.get("x-api-key", ""), path

@@ -1,0 +1,98 @@
+"""Real chat clients at the doors of a whole daemon: openai-python, ollama-python (`make chat-clients`), curl; and a real Ollama."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from batos.console.access import token_of
+from batos.doors.access import TOKEN_NAME
+from batos.testing import ScriptedOllama
+from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
+
+CLIENTS = ROOT / "build" / "clients" / "bin" / "python"
+ANSWER = "A cup of mint tea, since it has no caffeine and lets you sleep."
+DOORS: dict[str, Any] = {"doors.enabled": "on", "doors.listen": "127.0.0.1:0"}
+needs_clients = pytest.mark.skipif(not (ROOT / "build" / "clients" / ".made").exists(), reason="`make chat-clients` did not install them")
+
+
+class Place(NamedTuple):
+    """A daemon's doors, and the Ollama behind it."""
+
+    address: str
+    token: str
+    peer: Peer
+    server: ScriptedOllama
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("doors")
+    with ScriptedOllama() as server:
+        provisioned(server).say(lambda request: '{"tea": "mint"}' if request.get("format") else ANSWER)
+        with daemon(folder, ollama_host=server.host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
+            yield Place(peer.ask("info")["doors"], token_of(folder, TOKEN_NAME), peer, server)
+
+
+def told_by(client: str, place: Place) -> dict[str, Any]:
+    command = [CLIENTS, ROOT / "tests" / "support" / "chat_clients.py", client, place.address, place.token]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * END_S)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@needs_clients
+def test_openai_python(place: Place) -> None:
+    told = told_by("openai", place)
+    assert {"batos", "batos:plain", "batos:robin"} <= set(told["models"])
+    assert told["whole"] == told["streamed"] == told["helper"] == ANSWER
+    assert "SYNTHESIZING" in told["thought"]
+    assert told["live"] == ANSWER
+    assert told["usage"] == told["tokens"] > 0
+    assert json.loads(told["value"]) == {"tea": "mint"}
+    assert (told["missing"], told["stranger"]) == ([404, "model_not_found"], [401, "invalid_api_key"])
+    rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
+    assert rows[told["followed"]]["context"] in rows, "the next turn follows the mission before"
+
+
+@needs_clients
+def test_ollama_python(place: Place) -> None:
+    told = told_by("ollama", place)
+    assert "batos:latest" in told["models"]
+    assert told["loaded"] == told["in_path"] == len(told["models"])
+    assert {"completion", "tools"} <= set(told["capabilities"])
+    assert told["whole"] == told["streamed"] == told["generated"] == ANSWER
+    assert (told["done"], told["missing"], told["stranger"]) == ("stop", 404, 401)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_curl_as_it_is_printed(place: Place) -> None:
+    command = [
+        "curl", "-sS", f"{place.address}/v1/chat/completions", "-H", f"Authorization: Bearer {place.token}",
+        "-H", "Content-Type: application/json",
+        "-d", '{"model": "batos", "messages": [{"role": "user", "content": "What do I drink at night?"}]}',
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=True)
+    assert json.loads(done.stdout)["choices"][0]["message"]["content"] == ANSWER
+
+
+@pytest.mark.timeout(300)
+def test_a_turn_and_a_plain_one_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
+    import httpx
+
+    with daemon(tmp_path, ollama_host=ollama_host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
+        headers = {"Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}"}
+        with httpx.Client(base_url=peer.ask("info")["doors"], headers=headers, timeout=120) as client:
+            for model in ("batos", "batos:plain"):
+                body = {"model": model, "messages": [{"role": "user", "content": "Name one colour of the sky."}], "stream": True}
+                lines = [line for line in client.post("/v1/chat/completions", json=body).text.splitlines() if line.startswith("data: ")]
+                assert lines[-1] == "data: [DONE]"
+                found = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+                assert "".join(one["choices"][0]["delta"].get("content") or "" for one in found).strip()

@@ -1,0 +1,56 @@
+"""A daemon that is killed in the middle of a streamed turn: a retry gets the same mission's answer, and nothing is paid twice."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from batos.console.access import token_of
+from batos.doors.access import TOKEN_NAME
+from batos.testing import ScriptedOllama
+from tests.support.daemon import Peer, daemon, provisioned
+
+BODY = {"model": "batos", "messages": [{"role": "user", "content": "Plan a quiet evening for two"}]}
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "evening"}])
+def test_a_retry_after_a_kill_is_the_same_mission(tmp_path: Path, scripted: ScriptedOllama, headers: dict[str, str]) -> None:
+    provisioned(scripted)
+    given: dict[str, Any] = {"doors.enabled": "on", "doors.listen": f"127.0.0.1:{free_port()}", "depth": "facets", "remember": "off"}
+    address = f"http://{given['doors.listen']}"
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
+        headers = {**headers, "Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}"}
+        with httpx.stream("POST", f"{address}/v1/chat/completions", json={**BODY, "stream": True}, headers=headers, timeout=60) as reply:
+            mission = reply.headers["x-batos-mission"]
+            scripted.wait_for("/api/chat")
+            running.kill()
+            with pytest.raises(httpx.HTTPError):
+                reply.read()
+    begun = len(scripted.chats)
+    scripted.release()
+    with daemon(tmp_path, ollama_host=scripted.host, **given) as running, Peer(running.endpoint) as peer:
+        again = httpx.post(f"{address}/v1/chat/completions", json=BODY, headers=headers, timeout=60)
+        assert (again.status_code, again.headers["x-batos-mission"]) == (200, mission)
+        text = again.json()["choices"][0]["message"]["content"]
+        assert text
+        assert [one["id"] for one in peer.ask("missions", system=False)["missions"]] == [mission]
+        asked = [str(one["messages"]) for one in scripted.chats[begun:]]
+        assert len(set(asked)) == len(asked), "no inference was asked for twice"
+        running.kill()
+    paid = len(scripted.chats)
+    with daemon(tmp_path, ollama_host=scripted.host, **given):
+        last = httpx.post(f"{address}/v1/chat/completions", json=BODY, headers=headers, timeout=60)
+        assert last.json()["choices"][0]["message"]["content"] == text
+    assert len(scripted.chats) == paid, "what was answered is answered from its mission"

@@ -1,0 +1,158 @@
+"""Any request at any door: no answer is a fault of the server, nothing is accepted without the token or from a page of another site."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import threading
+import urllib.parse
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batos.app.kernel import Kernel
+from batos.console.api_client import Asker
+from batos.doors.access import DoorLimits
+from tests.support.doors import door_token, kernel_with_doors, user
+from tests.support.missions import FakeInference
+
+ROUTES = (
+    ("GET", "/"), ("GET", "/v1/models"), ("GET", "/v1/models/batos"), ("POST", "/v1/chat/completions"), ("GET", "/api/version"),
+    ("GET", "/api/tags"), ("GET", "/api/ps"), ("POST", "/api/show"), ("POST", "/api/chat"), ("POST", "/api/generate"),
+    ("GET", "/nothing"), ("DELETE", "/v1/models"),
+)  # fmt: skip
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+parts = st.fixed_dictionaries({"type": st.sampled_from(["text", "image_url", "audio"])}, optional={"text": values, "image_url": values})
+messages = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "system", "tool", "robot"]),
+        "content": st.text(max_size=20) | st.lists(parts, max_size=2),
+    },
+    optional={"images": values},
+)
+bodies = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.sampled_from(["batos", "batos:robin", "batos:plain", "batos:nobody", "gpt"]) | values,
+        "messages": st.lists(messages | values, max_size=3) | values,
+        "prompt": values, "name": values, "stream": st.booleans() | values, "stream_options": values, "response_format": values,
+        "format": values, "options": values, "n": values, "think": values, "metadata": values, "temperature": values, "stop": values,
+    },
+)  # fmt: skip
+payloads = st.binary(max_size=60) | bodies.map(lambda value: json.dumps(value).encode())
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+async def accepted(kernel: Kernel) -> list[dict[str, Any]]:
+    found = await Asker(kernel.transport.dispatcher, kernel.settings).ask("missions", system=False)
+    return list(found["missions"])
+
+
+class Served:
+    """A kernel with doors on a loop of its own, for requests from a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self._life = contextlib.AsyncExitStack()
+        self.kernel: Kernel = self.run(
+            self._life.enter_async_context(kernel_with_doors(folder, FakeInference(), limits=(DoorLimits(body_bytes=2048, messages=8),)))
+        )
+        assert self.kernel.doors is not None
+        self.client = httpx.Client(
+            base_url=self.kernel.doors.address, headers={"Authorization": f"Bearer {door_token(self.kernel)}"}, timeout=60
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def close(self) -> None:
+        self.client.close()
+        self.run(self._life.aclose())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    made = Served(tmp_path_factory.mktemp("doors"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@FUZZ
+@given(route=st.sampled_from(ROUTES), payload=payloads)
+def test_no_body_is_a_fault_of_the_server(doors: Served, route: tuple[str, str], payload: bytes) -> None:
+    reply = doors.client.request(*route, content=payload, headers={"Content-Type": "application/json"})
+    assert reply.status_code in (200, 400, 404, 405, 413), reply.text
+    if reply.status_code != 200:
+        assert reply.json()["error"]
+
+
+@FUZZ
+@given(path=st.text(max_size=40), name=st.text(max_size=20))
+def test_no_path_and_no_name_is_a_fault_of_the_server(doors: Served, path: str, name: str) -> None:
+    told = urllib.parse.quote(path.encode("utf-8", "replace"))
+    assert doors.client.get(f"/v1/models/{told}").status_code in (200, 404)
+    assert doors.client.get(f"/x{told}").status_code == 404
+    assert doors.client.post("/api/show", json={"model": name}).status_code in (200, 404)
+
+
+def test_a_body_above_the_limit_is_refused(doors: Served) -> None:
+    limit = b" " * 2048
+    assert doors.client.post("/api/show", content=limit).status_code == 400
+    assert doors.client.post("/api/show", content=limit + b" ").status_code == 413
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": ""}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Basic %%%"}, 401),
+        ({"Authorization": "Basic YmF0b3M6d3Jvbmc="}, 401),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_strangers_are_refused_at_each_route(doors: Served, method: str, path: str, headers: dict[str, str], status: int) -> None:
+    before = doors.run(accepted(doors.kernel))
+    body = {"model": "batos", "messages": [user("Let me in")], "prompt": "Let me in"}
+    reply = doors.client.request(method, path, json=body if method == "POST" else None, headers=headers)
+    assert reply.status_code == status
+    assert reply.json()["error"]
+    assert doors.run(accepted(doors.kernel)) == before
+
+
+@pytest.mark.parametrize("way", ["bearer", "basic", "x-api-key", "path"])
+def test_the_token_is_taken_however_a_client_sends_it(doors: Served, way: str) -> None:
+    token = door_token(doors.kernel)
+    given = {
+        "bearer": {"Authorization": f"bearer {token}"},
+        "basic": {"Authorization": "Basic " + base64.b64encode(f"batos:{token}".encode()).decode()},
+        "x-api-key": {"x-api-key": token},
+        "path": {},
+    }[way]
+    prefix = f"/token/{token}" if way == "path" else ""
+    assert doors.kernel.doors is not None
+    reply = httpx.get(f"{doors.kernel.doors.address}{prefix}/api/tags", headers=given)
+    assert (reply.status_code, len(reply.json()["models"]) > 2) == (200, True)

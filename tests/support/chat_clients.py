@@ -1,0 +1,83 @@
+"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|ollama ADDRESS TOKEN`. Prints JSON.
+
+Nothing of BAT OS is imported: openai-python and ollama-python are what is installed there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+QUESTION = "Which tea shall I drink in the evening?"
+
+
+def through_openai(address: str, token: str) -> dict[str, Any]:
+    """What openai-python makes of the doors."""
+    import openai
+
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key=token, timeout=60)
+    messages: Any = [{"role": "user", "content": QUESTION}]
+    told: dict[str, Any] = {"models": [one.id for one in client.models.list()]}
+    whole = client.chat.completions.create(model="batos", messages=messages)
+    told["whole"], told["tokens"] = whole.choices[0].message.content, whole.usage and whole.usage.total_tokens
+    pieces, usage = [], None
+    for chunk in client.chat.completions.create(model="batos", messages=messages, stream=True, stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            pieces.append(choice.delta.content or "")
+    told |= {"streamed": "".join(pieces), "usage": usage and usage.total_tokens}
+    live, thoughts = [], []
+    other: Any = [{"role": "user", "content": "And which one at sea?"}]
+    for chunk in client.chat.completions.create(model="batos", messages=other, stream=True):
+        live += [choice.delta.content or "" for choice in chunk.choices]
+        thoughts += [getattr(choice.delta, "reasoning_content", None) or "" for choice in chunk.choices]
+    told |= {"live": "".join(live), "thought": "".join(thoughts)}
+    with client.chat.completions.stream(model="batos", messages=messages) as stream:
+        told["helper"] = stream.get_final_completion().choices[0].message.content
+    followed = [*messages, {"role": "assistant", "content": told["whole"]}, {"role": "user", "content": "And in the morning?"}]
+    raw = client.chat.completions.with_raw_response.create(model="batos", messages=followed)
+    told["followed"] = raw.headers["x-batos-mission"]
+    schema = {"type": "object", "properties": {"tea": {"type": "string"}}, "required": ["tea"], "additionalProperties": False}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "tea", "strict": True, "schema": schema}}
+    told["value"] = client.chat.completions.create(model="batos", messages=messages, response_format=form).choices[0].message.content
+    try:
+        client.chat.completions.create(model="gpt-9", messages=messages)
+    except openai.NotFoundError as e:
+        told["missing"] = [e.status_code, e.code]
+    try:
+        openai.OpenAI(base_url=f"{address}/v1", api_key="wrong").models.list()
+    except openai.AuthenticationError as e:
+        told["stranger"] = [e.status_code, e.code]
+    return told
+
+
+def through_ollama(address: str, token: str) -> dict[str, Any]:
+    """What ollama-python makes of the doors."""
+    import ollama
+
+    client = ollama.Client(address, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    messages = [{"role": "user", "content": QUESTION}]
+    told: dict[str, Any] = {"models": [one.model for one in client.list().models], "loaded": len(client.ps().models)}
+    told["capabilities"] = client.show("batos").capabilities
+    told["whole"] = client.chat("batos", messages).message.content
+    parts = list(client.chat("batos", messages, stream=True, think=True))
+    told["streamed"] = "".join(part.message.content or "" for part in parts)
+    told["thought"] = "".join(part.message.thinking or "" for part in parts)
+    told["done"] = parts[-1].done_reason
+    told["generated"] = client.generate("batos", QUESTION).response
+    try:
+        client.chat("llama9", messages)
+    except ollama.ResponseError as e:
+        told["missing"] = e.status_code
+    try:
+        ollama.Client(f"{address}/token/wrong").list()
+    except ollama.ResponseError as e:
+        told["stranger"] = e.status_code
+    told["in_path"] = len(ollama.Client(f"{address}/token/{token}").list().models)
+    return told
+
+
+if __name__ == "__main__":
+    name, *given = sys.argv[1:]
+    print(json.dumps({"openai": through_openai, "ollama": through_ollama}[name](*given)))

@@ -1,0 +1,36 @@
+"""The verb doors: address, token and the settings of clients; and what is said where there are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from batos.cli import main
+from batos.console.access import token_of
+from batos.doors.access import TOKEN_NAME
+from tests.support.cli import daemon
+
+ADDRESS = "http://127.0.0.1:5758"
+
+
+def test_each_client_is_given_address_and_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with daemon({"info": {"type": "info", "doors": ADDRESS, "data": str(tmp_path)}}) as scripted:
+        assert main(["doors", "--connect", scripted.endpoint]) == 0
+        printed = capsys.readouterr().out
+        token = token_of(tmp_path, TOKEN_NAME)
+        for client in ("Open WebUI", "Continue", "llm", "openai-python", "ollama-python", "VS Code", "curl"):
+            assert client in printed
+        assert f"OPENAI_API_BASE_URL={ADDRESS}/v1\n  OPENAI_API_KEY={token}\n" in printed
+        curl = printed[printed.index("curl http") :].split("\n\n")[0]
+        assert json.loads(curl[curl.index("-d '") + 4 : curl.rindex("'")])["model"] == "batos"
+        assert main(["doors", "--json", "--connect", scripted.endpoint]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"type": "doors", "address": ADDRESS, "openai": f"{ADDRESS}/v1", "ollama": ADDRESS, "token": token}
+
+
+def test_a_daemon_without_doors_says_how_to_have_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with daemon({"info": {"type": "info", "doors": None, "data": "/nowhere"}}) as scripted:
+        assert main(["doors", "--connect", scripted.endpoint]) == 2
+    assert "doors.enabled=on" in capsys.readouterr().err
