@@ -229,7 +229,7 @@ class EffectRequests:
             raise InvalidInput(
                 f"mission {mission!r} is {held.state} and does nothing again; say `happened` or `leave`, and give another mission"
             )
-        settled = await self._image.system(effects.settle, record.key, request.how, "its user", mission="operator")
+        settled = await self._image.system(effects.settle, record.key, request.how, "its user", record, mission="operator")
         log.info("effect_settled", key=record.key, mission=mission, how=request.how)
         return {"type": "effects", "effects": [{**_effect(mission, settled, LIST_CHARS), "settled": request.how}]}
 

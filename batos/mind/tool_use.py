@@ -196,8 +196,25 @@ class ToolUse:
         return done
 
     async def settle(self, need: NeedEffect) -> None:
-        """Bring to its end, outside the gate, what a replay needs."""
-        await self._own().settle(need)
+        """Bring to its end, outside the gate, what a replay needs. It is told here: a replay tells nothing of what has ended."""
+        began, outcome, size = time.monotonic(), "asked", 0
+        try:
+            came = await self._own().settle(need)
+            if isinstance(came, BatosError):  # the replay meets it, and tells it
+                outcome = "denied" if isinstance(came, GrantRefused) else "failed"
+                return
+            result, size = json.loads(came.result or "null"), len(came.result or "")
+            if came.failed:
+                outcome = "denied" if result["code"] == GrantRefused.code else "failed"
+                self._publish(need.name, outcome, error=result)
+            else:
+                outcome = "done"
+                self._publish(need.name, outcome, result=self._short(result))
+        except asyncio.CancelledError:
+            outcome = "doubt"
+            raise
+        finally:
+            self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
@@ -283,12 +300,17 @@ class ToolUse:
 
     # --- details
 
+    def _denied(self, call: ToolCall) -> str:
+        """Return why a call that was let before is not let any more: a grant that denies it. What would ask now does not count."""
+        permission = self._decide(call)
+        return permission.reason if permission.grant is not None and permission.grant.verdict == DENY else ""
+
     def _own(self) -> Effects:
         state = None if self._toolbox is None else self._toolbox.state
         if self._effects is None or self._identity != state:  # a resume puts all that is open in doubt
             self._identity = state
             mission, image = self._attempt.mission.id, self._image
-            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self)
+            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self, self._denied)
         return self._effects
 
     async def _asked(self, pending: Sequence[PendingCall]) -> None:

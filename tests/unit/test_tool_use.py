@@ -14,7 +14,7 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import ToolFailed
-from batos.image import effects, grants
+from batos.image import effects, grants, ledger
 from batos.image.grants import ALLOW, ASK, DENY, GrantRecord
 from batos.image.identity import ActingState
 from batos.mind.tool_rounds import so_far
@@ -296,6 +296,40 @@ async def test_a_tool_that_asks_holds_the_mission_and_goes_on(tmp_path: Path) ->
         await kernel.scheduler.answer("m1", "blue", may_grant=True)
         await heard.end()
     assert [answer for _, _, answer in place.calls] == ["blue"]
+
+
+async def test_what_only_asked_is_not_in_doubt_after_a_cancellation(tmp_path: Path) -> None:
+    place = Place()
+    place.asks = "Which colour?"
+    async with desk(tmp_path, place) as kernel:
+        await allow(kernel, "desk.*")
+        heard = await submit(kernel, "m1", BRIEF)
+        await asked(kernel, "m1")
+        await kernel.scheduler.cancel("m1")
+        await heard.end()
+        assert kernel.image.read(effects.in_doubt) == []
+        [record] = kernel.image.read(effects.load, "m1")
+        assert (record.state, record.pending, place.calls) == (effects.FAILED, "", [])
+        [failure] = kernel.image.read(ledger.failures_of, "m1")
+        assert "effects" not in failure["context"], "nothing stands"
+
+
+async def test_a_deny_that_comes_while_a_call_is_under_way_is_heeded_before_a_second_sending(tmp_path: Path) -> None:
+    place = Place()
+    place.gate.clear()
+    place.fail = ConnectionError("the line broke")
+    message = json.dumps({"target": "tools.desk", "selector": "call_", "args": ["write_note", {"path": "a", "text": "b"}], "kwargs": {}})
+    async with desk(tmp_path, place) as kernel:
+        heard = await submit(kernel, "m1", "send tools.desk call_", message=message)
+        await place.entered.wait()
+        await allow(kernel, "desk.write_note", DENY)
+        place.gate.set()
+        question = await asked(kernel, "m1")
+        assert "the line broke; it is not sent again: grant" in question
+        await kernel.scheduler.answer("m1", "leave", may_grant=True)
+        result = (await heard.end())["result"]
+    assert result["value"]["happened"] is False
+    assert len(place.calls) == 1
 
 
 async def test_a_conflict_calls_nothing_twice(tmp_path: Path) -> None:
