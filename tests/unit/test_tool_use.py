@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.errors import ToolFailed
+from batos.console.api_client import Heard
+from batos.errors import RoleRefused, ToolFailed
 from batos.image import effects, grants, ledger
 from batos.image.grants import ALLOW, ASK, DENY, GrantRecord
 from batos.image.identity import ActingState
@@ -21,6 +22,7 @@ from batos.mind.tool_rounds import so_far
 from batos.mind.tool_use import Called
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition
 from batos.tools.toolbox import Toolbox
+from batos.wire.schemas import SendRequest
 from tests.support.missions import WAIT_S, FakeInference, Listened, give, mind, replayed, submit
 
 NOTE = ToolDefinition(
@@ -284,6 +286,23 @@ async def test_a_call_by_hand_asks_nobody(tmp_path: Path) -> None:
         result = (await (await submit(kernel, "m1", "send tools.desk call_", message=message)).end())["result"]
     assert result["value"] == {"written": "a"}
     assert result["tools"][0]["grant"] == "its user called it"
+
+
+@pytest.mark.parametrize("selector", ["call_", "write_note"])
+async def test_what_inherits_from_a_connection_is_for_operators_too(tmp_path: Path, selector: str) -> None:
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+
+        def derived(root: Any) -> None:
+            root["lobby"].mine = root["lobby"].tools.desk.derive().derive()
+
+        await kernel.image.system(derived)
+        heard = Heard(8)
+        heard.operates = False
+        request = SendRequest(op="send", id="m1", target="mine", selector=selector, args=["write_note", {"path": "a", "text": "b"}])
+        with pytest.raises(RoleRefused, match="by a tool"):
+            await kernel.transport.dispatcher.handle(request, heard)
+    assert place.calls == []
 
 
 async def test_a_tool_that_asks_holds_the_mission_and_goes_on(tmp_path: Path) -> None:
