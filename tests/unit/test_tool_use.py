@@ -256,6 +256,16 @@ async def test_what_no_tool_can_do_is_still_said(tmp_path: Path) -> None:
     assert result["cannot"] == "program"
 
 
+async def test_what_no_connected_tool_does_is_said_in_the_briefs_language(tmp_path: Path) -> None:
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+        result = (await (await submit(kernel, "m1", "Lösche die Datei todo.txt")).end())["result"]
+    assert place.calls == []
+    assert result["cannot"] == "files"
+    assert "Keines der verbundenen Werkzeuge passt" in result["text"]
+    assert "tools add" not in result["text"]
+
+
 async def test_a_doubt_is_asked_and_its_answer_ends_it(tmp_path: Path) -> None:
     place = Place()
     place.fail = ConnectionError("the line broke")
