@@ -175,10 +175,13 @@ class Effects:
         undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
         return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
 
-    def next_key(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not."""
+    def next_key(self, name: str, arguments: Mapping[str, Any], after: int = 0) -> str:
+        """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not.
+
+        :param after: number of such calls that come before it and are not made yet.
+        """
         said = effects.canonical(arguments)
-        return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said])
+        return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said] + after)
 
     def has_ended(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the journal has the end of the next call of these arguments."""
