@@ -37,6 +37,7 @@ from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
+from batos.tools import connections
 
 if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
     from batos.forge.candidate_search import CandidateSearch
@@ -435,8 +436,11 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
 
 
 def _may_use_tools(cycle: UvmObject) -> bool:
-    """Return True if the user lets the method use tools: by a lesson, with the message of the mission, or an earlier version of it."""
+    """Return True if the user lets the method use tools: by a lesson, with the message of the mission, an earlier version, or since
+    he sent the message to a connection."""
     root, selector, message = _root(cycle), cycle.selector, json.loads(current().mission.message or "{}")
+    if connections.is_connection(root, cycle.target):  # what it is for is to use that connection's tools
+        return True
     held = find(cycle.target, selector)
     if held is not None and isinstance(held[1], Method) and may_use_tools(held[1]):
         return True

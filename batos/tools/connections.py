@@ -90,14 +90,9 @@ def find(holder: UvmObject, wanted: str) -> UvmObject:
     return found
 
 
-def find_tool(connection: UvmObject, wanted: str) -> ToolDefinition:
-    """Return the tool of a connection that a method means by a name.
-
-    :raises UnknownTool: if there is none, or it is suspended.
-    """
-    pinned = _connection(connection.name, connection)
-    name = named(wanted, [tool.name for tool in pinned.tools])
-    return pinned.tool(wanted if name is None else name)
+def pinned(connection: UvmObject) -> PinnedConnection:
+    """Return a connection's object as plain values."""
+    return _connection(connection.name, connection)
 
 
 def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:
@@ -130,8 +125,7 @@ def remove(root: Root, name: str) -> None:
 def offer(root: Root, name: str, tools: Sequence[ToolDefinition]) -> str:
     """System transaction: record what a connection offers now. Return the difference from what was pinned; "" if there is none."""
     one = _held(root, name)
-    pinned = _definitions(one.pinned)
-    changes = _difference(pinned, tools)
+    changes = _difference(_definitions(one.pinned), tools)
     offered = _text_of(tools) if changes else "[]"
     if (one.offered, one.changes) != (offered, changes):
         one._slots["offered"], one._slots["changes"] = offered, changes
@@ -162,11 +156,11 @@ def is_connection(root: Root, found: Any) -> bool:
 
 def _connection(name: str, one: UvmObject) -> PinnedConnection:
     spec = ConnectionSpec(name, one.kind, one.place, json.loads(one.options))
-    pinned, offered = _definitions(one.pinned), _definitions(one.offered)
+    held, offered = _definitions(one.pinned), _definitions(one.offered)
     if not one.changes:
-        return PinnedConnection(spec, pinned)
+        return PinnedConnection(spec, held)
     now = {tool.name: tool.pin() for tool in offered}
-    same = tuple(tool for tool in pinned if now.get(tool.name) == tool.pin())
+    same = tuple(tool for tool in held if now.get(tool.name) == tool.pin())
     known = {tool.name for tool in same}
     return PinnedConnection(spec, same, tuple(tool for tool in offered if tool.name not in known), one.changes)
 
