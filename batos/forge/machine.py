@@ -25,7 +25,7 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
-from batos.forge import lessons, method_prompts, trials
+from batos.forge import lessons, method_prompts, operation_pins, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
@@ -324,6 +324,8 @@ async def put_in_place(cycle: UvmObject) -> None:
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }
+    if session.tools:  # what it was written for: an operation that changes makes it doubtful
+        provenance["operations"] = operation_pins.pins_of(_root(cycle), source)
     cycle.holder._slots[cycle.selector] = Method(
         cycle.selector,
         source,
@@ -453,6 +455,11 @@ def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
     if not session_of(cycle).tools:
         return ()
     words = f"{cycle.selector} {cycle.intent}"
+    if connections.is_connection(_root(cycle), cycle.target):
+        held = connections.pinned(cycle.target)
+        offered = {name for name, _ in attempt.tools.offers()}
+        own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in offered]
+        return method_prompts.operation_lines(held.spec.name, own, words, attempt.settings.tools.offered)
     return method_prompts.tool_lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
 
 

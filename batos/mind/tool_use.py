@@ -23,7 +23,7 @@ import structlog
 from batos import scope
 from batos.bus import ToolCalled
 from batos.config.limits import GivesLimits, Limits, limit
-from batos.errors import BatosError, GrantRefused, InvalidInput, UnknownTool
+from batos.errors import BatosError, GrantRefused, InvalidInput, ToolsTied, UnknownTool
 from batos.image import effects, identity
 from batos.image import grants as image_grants
 from batos.image.effects import READS, EffectRecord
@@ -34,13 +34,14 @@ from batos.image.mission_record import MissionRecord
 from batos.memory.objects import TOOL
 from batos.mind.evidence import RecalledPassage, without_marks
 from batos.mind.inference import AttemptTally
+from batos.objects import Method
 from batos.sandbox import senders
-from batos.tools import grant_questions, grants
-from batos.tools.definitions import ToolCall, ToolDefinition
+from batos.tools import connections, doubles, grant_questions, grants
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
 from batos.tools.effects import Effects, NeedEffect
 from batos.tools.grant_arguments import OTHERS
 from batos.tools.grant_questions import PendingCall
-from batos.tools.toolbox import Toolbox
+from batos.tools.toolbox import Toolbox, check_arguments
 
 log = structlog.get_logger("batos.mind")
 _EARLIER = 32  # greatest number of earlier missions of a conversation whose effects count
@@ -150,16 +151,27 @@ class ToolUse:
         toolbox = self._toolbox
         if self._attempt.tally.calls.total() >= self._limits.calls:
             raise InvalidInput(f"mission {self._attempt.mission.id!r} has made {self._limits.calls} calls, the most that one may make")
-        replayed = self._own().has_ended(name, arguments)
-        if replayed or scope.current().in_trial:  # nothing is done that could be told
-            if replayed and not gated:
+        if scope.current().in_trial:
+            return await self._tried(toolbox, name, arguments, gated)
+        if self._own().has_ended(name, arguments):  # nothing is done that could be told
+            if not gated:
                 self._on_called(ToolCalled(name, "replayed", 0.0, 0))
+            self._note_act(name)
             return await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+        result = await self._made(toolbox, name, arguments, gated)
+        self._note_act(name)
+        return result
+
+    async def _made(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool, *, reads: bool = False) -> Any:
+        """Return the result of a call that is made now, and tell of it.
+
+        :param reads: see `Effects.perform`.
+        """
         began, outcome = time.monotonic(), "failed"
         self._publish(name, "called", arguments=self._short(arguments))
         size = 0
         try:
-            result = await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+            result = await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated, reads=reads)
             outcome, size = "done", len(json.dumps(result))
         except GrantRefused as e:
             outcome = "denied"
@@ -181,6 +193,31 @@ class ToolUse:
                 self._on_called(ToolCalled(name, outcome, time.monotonic() - began, size))
         self._publish(name, outcome, result=self._short(result))
         return result
+
+    async def _tried(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool) -> Any:
+        """Return what a call in a trial is answered. What the mission has asked for before is as it was; a tool that only reads is really
+        asked, where a grant lets it without a question; any other call is answered by a double of the tool, and so are all that follow it.
+
+        :raises ToolsTied: where there is no double: the tool does not say what it answers.
+        """
+        own, trial = self._own(), scope.current().trial
+        if own.has_asked(name, arguments) and own.has_ended(name, arguments):
+            return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+        connection, tool = toolbox.find(name)
+        check_arguments(name, tool, arguments)
+        if tool.kind == READS and not trial.doubled:
+            call = ToolCall(connection=connection.spec.name, tool=tool, arguments=arguments, send=_unsent)
+            if own.has_ended(name, arguments):
+                return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated, reads=True)
+            if not self.tied() and self._decide(call).verdict == ALLOW:
+                return await self._made(toolbox, name, arguments, gated, reads=True)
+        try:
+            answer = doubles.double(tool.result, arguments)
+        except doubles.NoDouble:
+            raise ToolsTied(f"{name} is not called: {self.tied() or 'this is a trial'}") from None
+        trial.calls[name, effects.canonical(arguments)] += 1
+        trial.doubled = True
+        return answer
 
     async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *, gated: bool) -> list[Called]:
         """Make several calls, one after the other, and return what came of each. Those that need their user's leave are asked about
@@ -265,8 +302,6 @@ class ToolUse:
         """Return why nothing may be done outside; "" where it may."""
         if not self._acts:
             return "this is a replay or a rehearsal, which only sees what was done before"
-        if scope.current().in_trial:
-            return "this is a trial of a method, of which nothing is kept"
         return "" if self._toolbox is None else self._toolbox.tied()
 
     def label(self) -> str:
@@ -343,7 +378,15 @@ class ToolUse:
         ):
             why = "the image was copied, restored or replaced after this mission began, which may have done it elsewhere"
             return permission._replace(verdict=ASK, grant=None, reason=why)
+        if permission.verdict == ALLOW and call.tool.kind != READS and not answered and (method := _new_to_act()) is not None:
+            why = f"it is the first thing that the method {method.selector!r} does outside, version {method.version}"
+            return permission._replace(verdict=ASK, grant=None, reason=why)
         return permission
+
+    def _note_act(self, name: str) -> None:
+        """Note that a method of a connection has acted, in the mission's own transaction."""
+        if self._kind(name) != READS and (method := _new_to_act()) is not None:
+            method.acted = self._attempt.mission.id
 
     def _request(
         self, connection: str, tool: ToolDefinition, arguments: Mapping[str, Any], marks: frozenset[str], size: int = 0
@@ -390,6 +433,20 @@ class ToolUse:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         most = self._limits.shown_chars
         return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _new_to_act() -> Method | None:
+    """Return the method that makes the current call, if it is a connection's own and has not acted before."""
+    run = scope.current().run
+    if run is None or run.method.acted:
+        return None
+    holder = run.holder()
+    own = holder._p_jar is not None and connections.is_connection(holder._p_jar.root(), holder)
+    return run.method if own else None
+
+
+async def _unsent(delivery: Delivery) -> Any:
+    raise ToolsTied("this call is only decided on")
 
 
 def _earlier_effects(root: Any, context: str | None) -> list[EffectRecord]:

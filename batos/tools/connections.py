@@ -18,6 +18,8 @@ from batos.image.living_image import add_missing
 from batos.objects import Root, UvmObject
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
+SLOTS = ("kind", "place", "options", "pinned", "offered", "changes")
+"""Slots in which a connection is kept."""
 _DIFF_LINES = 40
 
 
