@@ -29,8 +29,9 @@ from batos.forge import lessons, method_prompts, operation_pins, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
-from batos.image import history, ledger, model_registry, taught_examples
+from batos.image import history, ledger, method_doubts, model_registry, taught_examples
 from batos.image.living_image import add_missing
+from batos.image.method_doubts import Doubt
 from batos.methods.runtime import WriterAwaited, home_of, may_use_tools, misfit, parameters_in
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
@@ -234,7 +235,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        avoid = _earlier_refusals(cycle, attempt)
+        avoid = [*(doubt.reason for doubt in _doubts_about(cycle)), *_earlier_refusals(cycle, attempt)]
         session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
@@ -326,6 +327,7 @@ async def put_in_place(cycle: UvmObject) -> None:
     }
     if session.tools:  # what it was written for: an operation that changes makes it doubtful
         provenance["operations"] = operation_pins.pins_of(_root(cycle), source)
+        provenance["doubts"] = tuple(doubt.reason for doubt in _doubts_about(cycle))
     cycle.holder._slots[cycle.selector] = Method(
         cycle.selector,
         source,
@@ -431,9 +433,13 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     except MethodUnsupported as e:
         return [e.message], ""
     method, writes = Method(selector, source, provenance={"policy": verdict.policy}), verdict.contract["writes"]
+    held = cycle.holder._slots.get(selector)
+    answers: Mapping[str, Any] = {}
+    if session.tools and isinstance(held, Method):
+        answers = operation_pins.recorded_answers(_root(cycle), cycle.holder, held, attempt.mission.accepted)
     outcomes = []
     for obj, case in cases:
-        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
+        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, answers))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 
 
@@ -479,6 +485,13 @@ def _model(cycle: UvmObject, attempt: Attempt) -> str:
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
+
+
+def _doubts_about(cycle: UvmObject) -> list[Doubt]:
+    """Return the doubts for which the method of a cycle is written anew, the newest first."""
+    held = cycle.holder._slots.get(cycle.selector)
+    found = method_doubts.about(cycle.holder, held, current().mission.accepted) if isinstance(held, Method) else []
+    return found[::-1]
 
 
 def _earlier_refusals(cycle: UvmObject, attempt: Attempt) -> list[str]:

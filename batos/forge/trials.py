@@ -15,13 +15,13 @@ from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, Method
 from batos.image import history
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
+from batos.mind.tool_use import MALFORMED
 from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.specification import same
 
 _SHOWN = 120  # greatest number of characters of a value in a reason
-_REFUSED_REQUESTS = (400, 405, 415, 422)
-"""Statuses by which a place says that a request is malformed."""
+_NO_ANSWERS: Mapping[str, Any] = {}
 _FAULTS_OF_FORM = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
 Draft = tuple[bytes, Method]
 """Id of the object that would hold the method, and the method, which is not installed."""
@@ -65,11 +65,19 @@ def _case(example: Example) -> Case:
 
 
 async def run(
-    case: Case, obj: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
+    case: Case,
+    obj: UvmObject,
+    method: Method,
+    attempt: Attempt,
+    methods: MethodRuntime,
+    activity: Activity,
+    writes: Sequence[str] = (),
+    answers: Mapping[str, Any] = _NO_ANSWERS,
 ) -> Outcome:
     """Run a method once in a transaction that is aborted.
 
     :param writes: slots that it may write, by the audit.
+    :param answers: of tools (`CONNECTION.TOOL`) that are not called in a trial, as they were recorded before.
     :raises BatosError: for a failure outside of the method: a failed inference, or no available worker.
     """
     drafts: tuple[Draft, ...] = scope.current().drafts
@@ -85,11 +93,12 @@ async def run(
         sandbox = await methods.sandbox()
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts) as entered:
+                entered.trial.recorded = answers
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
             return Outcome(case, "")
         except ToolFailed as e:  # the place refused the request as it was made; else it is no fault of the method
-            wrong = e.context.get("status") in _REFUSED_REQUESTS
+            wrong = e.context.get("status") in MALFORMED
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}" if wrong else "")
         # InvalidInput: from a message to the system that the method sent wrongly
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:

@@ -212,7 +212,7 @@ async def _generated(
             return await deliver(obj, hook, (selector, *args), kwargs)
     if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may define its own answer to unknown messages
         return await deliver(obj, "_doesNotUnderstand_", (selector, *args), kwargs) if isinstance(own[1], Method | Primitive) else None
-    if held is not None and isinstance(held[1], Method):
+    if held is not None and isinstance(held[1], Method) and not tool_messages.is_doubted(*held):
         holder, method = held
     else:
         method = await making.methods.forge(attempt, obj, selector, args, kwargs)

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batos.errors import GrantRefused, InvalidInput
-from batos.image import history
+from batos.image import history, method_doubts
 from batos.image.living_image import add_missing
 from batos.methods.runtime import may_use_tools
 from batos.mind.attempt import attempt_or_none, current
-from batos.objects import Primitive, UvmObject
+from batos.objects import Method, Primitive, UvmObject
 from batos.sandbox import LOOKUP, UNDERSTANDS, senders
 from batos.tools import connections, operation_messages
 from batos.tools.toolbox import check_arguments
@@ -54,6 +54,12 @@ def wants_method(obj: UvmObject, selector: str) -> bool:
     if message.get("selector") != selector or senders():
         return False
     return operation_messages.operation_of(obj, selector) is None
+
+
+def is_doubted(holder: UvmObject, method: Method) -> bool:
+    """Return True if what a tool answered, or a change of it, speaks against a version of a connection's method: it is written anew."""
+    attempt = attempt_or_none()
+    return attempt is not None and bool(method_doubts.about(holder, method, attempt.mission.accepted))
 
 
 def check_operation(connection: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -23,13 +23,14 @@ import structlog
 from batos import scope
 from batos.bus import ToolCalled
 from batos.config.limits import GivesLimits, Limits, limit
-from batos.errors import BatosError, GrantRefused, InvalidInput, ToolsTied, UnknownTool
-from batos.image import effects, identity
+from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed, ToolsTied, UnknownTool
+from batos.image import effects, identity, method_doubts
 from batos.image import grants as image_grants
 from batos.image.effects import READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
+from batos.image.method_doubts import Doubt
 from batos.image.mission_record import MissionRecord
 from batos.memory.objects import TOOL
 from batos.mind.evidence import RecalledPassage, without_marks
@@ -41,12 +42,14 @@ from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
 from batos.tools.effects import Effects, NeedEffect
 from batos.tools.grant_arguments import OTHERS
 from batos.tools.grant_questions import PendingCall
-from batos.tools.toolbox import Toolbox, check_arguments
+from batos.tools.toolbox import Toolbox, check_arguments, misfit_of
 
 log = structlog.get_logger("batos.mind")
 _EARLIER = 32  # greatest number of earlier missions of a conversation whose effects count
 _TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
+MALFORMED = (400, 405, 415, 422)
+"""Statuses by which a place says that a request is malformed."""
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
 
@@ -158,9 +161,39 @@ class ToolUse:
                 self._on_called(ToolCalled(name, "replayed", 0.0, 0))
             self._note_act(name)
             return await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
-        result = await self._made(toolbox, name, arguments, gated)
+        try:
+            result = await self._made(toolbox, name, arguments, gated)
+        except ToolFailed as e:
+            await self._doubt_refused(name, arguments, e)
+            raise
         self._note_act(name)
+        await self._doubt_form(name, arguments, result)
         return result
+
+    async def _doubt_refused(self, name: str, arguments: Mapping[str, Any], error: ToolFailed) -> None:
+        """Doubt the connection's method that made a call which fits its schema, and which the place says is malformed."""
+        status = error.context.get("status")
+        if status in MALFORMED:
+            said = f"{name}({self._short(dict(arguments))}) fits its schema and failed: {self._short(error.message)}"
+            await self._doubt(f"{name} {status} {effects.canonical(arguments)}", said)
+
+    async def _doubt_form(self, name: str, arguments: Mapping[str, Any], result: Any) -> None:
+        """Doubt the connection's method that made a call which is answered in another form than is declared."""
+        if _own_method() is None or self._toolbox is None or (wrong := misfit_of(self._toolbox.find(name)[1], result)) == "":
+            return
+        said = f"{name}({self._short(dict(arguments))}) is not answered as it is declared: {wrong}; it answered {self._short(result)}"
+        sign = f"{name} form {wrong.partition(':')[0]}"
+        await self._doubt(sign, said, tool=name, answer=json.dumps(result, ensure_ascii=False), lasting=True)
+
+    async def _doubt(self, sign: str, reason: str, *, tool: str = "", answer: str = "", lasting: bool = False) -> None:
+        method = _own_method()
+        holder = None if method is None else scope.current().run.holder()
+        if method is None or holder is None or not holder._p_oid or not self._acts:
+            return
+        doubt = Doubt(method.version, method.digest, time.time(), sign, reason, tool, answer, lasting)
+        if not self._image.read(method_doubts.is_known, holder._p_oid, method.selector, doubt):
+            await self._image.system(method_doubts.record, holder._p_oid, method.selector, doubt, mission=self._attempt.mission.id)
+            log.warning("method_doubted", selector=method.selector, version=method.version, reason=reason[:200])
 
     async def _made(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool, *, reads: bool = False) -> Any:
         """Return the result of a call that is made now, and tell of it.
@@ -212,7 +245,7 @@ class ToolUse:
             if not self.tied() and self._decide(call).verdict == ALLOW:
                 return await self._made(toolbox, name, arguments, gated, reads=True)
         try:
-            answer = doubles.double(tool.result, arguments)
+            answer = trial.recorded[name] if name in trial.recorded else doubles.double(tool.result, arguments)
         except doubles.NoDouble:
             raise ToolsTied(f"{name} is not called: {self.tied() or 'this is a trial'}") from None
         trial.calls[name, effects.canonical(arguments)] += 1
@@ -435,14 +468,18 @@ class ToolUse:
         return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def _own_method() -> Method | None:
+    """Return the method that makes the current call, if it is a connection's own."""
+    run = scope.current().run
+    holder = None if run is None else run.holder()
+    own = holder is not None and holder._p_jar is not None and connections.is_connection(holder._p_jar.root(), holder)
+    return run.method if own else None
+
+
 def _new_to_act() -> Method | None:
     """Return the method that makes the current call, if it is a connection's own and has not acted before."""
-    run = scope.current().run
-    if run is None or run.method.acted:
-        return None
-    holder = run.holder()
-    own = holder._p_jar is not None and connections.is_connection(holder._p_jar.root(), holder)
-    return run.method if own else None
+    method = _own_method()
+    return method if method is not None and not method.acted else None
 
 
 async def _unsent(delivery: Delivery) -> Any:

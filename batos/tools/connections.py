@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
+from batos.image import method_doubts
 from batos.image.living_image import add_missing
-from batos.objects import Root, UvmObject
+from batos.image.method_doubts import Doubt
+from batos.objects import Method, Root, UvmObject
+from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
 SLOTS = ("kind", "place", "options", "pinned", "offered", "changes")
@@ -138,8 +142,25 @@ def accept(root: Root, name: str) -> int:
     """System transaction: pin the tools of a connection as their place describes them now. Return how many there are."""
     one = _held(root, name)
     if one.changes:
+        _doubt_methods(root, name, {tool.name: tool for tool in _definitions(one.pinned)}, _definitions(one.offered))
         one._slots["pinned"], one._slots["offered"], one._slots["changes"] = one.offered, "[]", ""
     return len(_definitions(one.pinned))
+
+
+def _doubt_methods(root: Root, name: str, before: Mapping[str, ToolDefinition], after: Sequence[ToolDefinition]) -> None:
+    """Record a doubt about each connection's method that was written for an operation which changed so that its calls may not fit any
+    more."""
+    now = {tool.name: tool for tool in after}
+    why = {f"{name}.{tool}": schema_changes.why_unfit(one, now.get(tool)) for tool, one in before.items()}
+    for connection in root["lobby"].tools._slots.values():
+        held = list(connection._slots.items()) if is_connection(root, connection) else []
+        for selector, method in held:
+            if not isinstance(method, Method):
+                continue
+            for tool, _ in dict(method.provenance).get("operations", ()):
+                if reason := why.get(tool, ""):
+                    doubt = Doubt(method.version, method.digest, time.time(), f"{tool} changed", f"{tool} has changed: {reason}")
+                    method_doubts.record(root, connection._p_oid, selector, doubt)
 
 
 def _held(root: Root, name: str) -> UvmObject:

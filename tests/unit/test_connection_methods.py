@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,20 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import ToolFailed
-from batos.forge import lessons
+from batos.forge import lessons, operation_pins, versions
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
 from batos.image.grants import ALLOW, GrantRecord
 from batos.image.history import oid_of
 from batos.tools import doubles
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition
+from batos.tools.schema_changes import why_unfit
 from batos.tools.toolbox import Toolbox, check_arguments
 from tests.support.methods import writing
 from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
 from tests.support.missions import give as give_services
 
-TEA = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
+TEA: dict[str, Any] = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
 
 
 def answered(body: Any) -> dict[str, Any]:
@@ -59,6 +61,7 @@ class Shop:
         self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}]
         self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
         self.fault: Exception | None = None
+        self.refuse: Exception | None = None
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
 
     async def tools(self) -> Sequence[ToolDefinition]:
@@ -71,6 +74,8 @@ class Shop:
                 await self.meanwhile()
             if self.fault is not None:
                 raise self.fault
+            if tool.name == "order" and self.refuse is not None:
+                raise self.refuse
             body = self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments["sku"]}
             return {"status": 200, "body": body, "url": "https://shop.example"}
 
@@ -312,3 +317,151 @@ async def test_a_method_that_names_no_granted_tool_is_refused(kernel: Kernel, in
     asked = writing(inference, CHEAPEST.replace("listTeas", "listCakes"), CHEAPEST)
     assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "assam"
     assert "'listCakes' is not a tool of shop (did you mean 'listTeas'?)" in asked[1].user
+
+
+# --- doubt
+
+
+FIRST = "def first_(self):\n    return self.tools.shop.listTeas()['body'][0]['sku']\n"
+CAREFUL = (
+    "def first_(self):\n    body = self.tools.shop.listTeas()['body']\n"
+    "    teas = body['teas'] if isinstance(body, dict) else body\n    return teas[0]['sku']\n"
+)
+
+
+def doubts(kernel: Kernel, selector: str) -> list[str]:
+    return kernel.image.read(lambda root: versions.describe(root, root["lobby"].tools.shop, selector)).get("doubts", [])
+
+
+async def test_an_answer_of_another_form_has_the_method_written_anew_at_its_next_message_with_that_answer(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    asked = writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    shop.teas = {"teas": shop.teas}  # type: ignore[assignment]
+    assert (await told(kernel, "m1", "first_"))["error"]["code"] == "method_failed"
+    (doubt,) = doubts(kernel, "first_")
+    assert doubt.startswith("shop.listTeas({}) is not answered as it is declared: body: ")
+    asked = writing(inference, FIRST.replace("first_(self):", "first_(self):\n    'again'"), CAREFUL)
+    ended = await told(kernel, "m2", "first_")
+    assert ended["result"]["value"] == "sencha", ended
+    assert "Avoid: shop.listTeas({}) is not answered as it is declared" in asked[0].user
+    assert '"teas": [{"sku": "sencha"' in asked[0].user, "the exchange is its example"
+    assert len(asked) == 2, "the trial met the new form"
+    assert doubts(kernel, "first_") == []
+    assert (await told(kernel, "m3", "first_"))["result"]["value"] == "sencha"
+    assert (len(asked), doubts(kernel, "first_")) == (2, []), "it was written knowing that form"
+
+
+async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doubtful(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    shop.refuse = ToolFailed("POST /orders was answered 422: sku in capitals", status=422)
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["error"]["code"] == "tool_failed"
+    assert "fits its schema and failed: POST /orders was answered 422: sku in capitals" in doubts(kernel, "buy_cheapest_")[0]
+    shop.refuse = None
+    asked = writing(inference, BUY.replace("['sku']\n", "['sku'].upper()\n"))
+    heard = await begun(kernel, "m2", "buy_cheapest_")
+    assert "POST {'sku': 'ASSAM'}" in await question(kernel, "m2"), "a new version asks before its first act"
+    await kernel.scheduler.answer("m2", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert "sku in capitals" in asked[0].user
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 429])
+async def test_another_refusal_is_no_fault_of_the_method(kernel: Kernel, inference: FakeInference, shop: Shop, status: int) -> None:
+    writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    shop.fault = ToolFailed(f"GET /teas was answered {status}", status=status)
+    assert (await told(kernel, "m1", "first_"))["error"]["code"] == "tool_failed"
+    assert doubts(kernel, "first_") == []
+
+
+async def test_where_the_api_changed_a_method_that_still_fits_stays_and_another_is_written_anew(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    writing(inference, BUY)
+    await lesson(kernel, "t2", "buy_cheapest_", {"args": [], "result": 7})
+    wider = {**TEA, "properties": {**TEA["properties"], "grams": {"type": "integer"}}}
+    listing = replace(LIST, description="Teas, all of them.", result=answered({"type": "array", "items": wider}))
+    shop.offered = [listing, replace(ORDER, parameters=taking(sku={"type": "string"}, count={"type": "integer"}))]
+    await toolbox.test("shop")
+    assert doubts(kernel, "buy_cheapest_") == [], "suspended: nothing calls it"
+    await toolbox.accept("shop")
+    assert doubts(kernel, "first_") == []
+    assert doubts(kernel, "buy_cheapest_") == ["shop.order has changed: it needs the argument count now"]
+    asked = writing(inference, BUY.replace("sku=sku", "sku=sku, count=1"))
+    await allow(kernel)
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert "it needs the argument count now" in asked[0].user
+    assert (await told(kernel, "m2", "first_"))["result"]["value"] == "sencha"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (None, "it is gone"),
+        (replace(ORDER, description="other words"), ""),
+        (replace(ORDER, parameters={**taking(sku={"type": "string"}), "properties": {"sku": {"type": "string"}, "note": {}}}), ""),
+        (replace(ORDER, parameters=taking(item={"type": "string"})), "it needs the argument item now"),
+        (replace(ORDER, parameters=taking(sku={"type": "integer"})), "the argument sku is integer now, and was string"),
+        (replace(ORDER, result=answered({"type": "object", "properties": {"id": {"type": "integer"}}})), "the field body.sku is gone"),
+        (replace(ORDER, result=None), "the field of its answer is not described any more"),
+    ],
+)
+def test_what_of_a_changed_operation_does_not_fit(after: ToolDefinition | None, why: str) -> None:
+    assert why_unfit(ORDER, after) == why
+
+
+async def test_the_next_version_is_tried_on_what_was_answered_when_the_method_first_acted(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    await heard.end()
+    assert recorded(kernel)["shop.order"]["body"] == {"id": 7, "sku": "assam"}
+    shop.offered = [LIST, replace(ORDER, parameters=taking(sku={"type": "string"}, count={"type": "integer"}))]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    only_seven = (
+        BUY.replace("sku=sku", "sku=sku, count=1").replace("return ", "number = ")
+        + "    return len({7: 'seven'}.get(number).upper()) + 2\n"
+    )
+    asked = writing(inference, only_seven)
+    heard = await begun(kernel, "m2", "buy_cheapest_")
+    await question(kernel, "m2")
+    await kernel.scheduler.answer("m2", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert len(asked) == 1, "a double of the schema would have answered another number"
+    shop.offered = [LIST, replace(ORDER, result=answered({"type": "object", "required": ["number"]}))]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    assert list(recorded(kernel)) == ["shop.listTeas"], "an answer of an earlier form is none"
+
+
+def recorded(kernel: Kernel) -> dict[str, Any]:
+    def read(root: Any) -> dict[str, Any]:
+        held = root["lobby"].tools.shop
+        return operation_pins.recorded_answers(root, held, held._slots["buy_cheapest_"], 0.0)
+
+    return kernel.image.read(read)
