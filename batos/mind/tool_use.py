@@ -116,6 +116,8 @@ class ToolUse:
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
         self.called: list[Called] = []
+        self.progress = ""
+        """Line about the call under way: how far it is, or what it waits for; empty where nothing is to be told."""
 
     # --- what is offered
 
@@ -177,6 +179,7 @@ class ToolUse:
             outcome = "asked"
             raise
         finally:
+            self.progress = ""
             if not gated:
                 self._on_called(ToolCalled(name, outcome, time.monotonic() - began, size))
         self._publish(name, outcome, result=self._short(result))
@@ -197,7 +200,10 @@ class ToolUse:
 
     async def settle(self, need: NeedEffect) -> None:
         """Bring to its end, outside the gate, what a replay needs."""
-        await self._own().settle(need)
+        try:
+            await self._own().settle(need)
+        finally:
+            self.progress = ""
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
@@ -278,8 +284,10 @@ class ToolUse:
         return self._attempt.tally.calls
 
     def tell(self, name: str, line: str) -> None:
-        """Publish how far a call is."""
-        self._publish(name, "progress", line=line[: self._limits.shown_chars])
+        """Publish how far a call is, and keep it for who asks later."""
+        line = line[: self._limits.shown_chars]
+        self.progress = f"{name}: {line}"
+        self._publish(name, "progress", line=line)
 
     # --- details
 
