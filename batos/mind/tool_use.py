@@ -121,6 +121,8 @@ class ToolUse:
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
         self.called: list[Called] = []
+        self.progress = ""
+        """Line about the call under way: how far it is, or what it waits for; empty where nothing is to be told."""
 
     # --- what is offered
 
@@ -227,6 +229,7 @@ class ToolUse:
             outcome = "asked"
             raise
         finally:
+            self.progress = ""
             if not gated:
                 self._on_called(ToolCalled(name, outcome, time.monotonic() - began, size))
         self._publish(name, outcome, result=self._short(result))
@@ -290,6 +293,7 @@ class ToolUse:
             outcome = "doubt"
             raise
         finally:
+            self.progress = ""
             self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
@@ -369,8 +373,10 @@ class ToolUse:
         return self._attempt.tally.calls
 
     def tell(self, name: str, line: str) -> None:
-        """Publish how far a call is."""
-        self._publish(name, "progress", line=line[: self._limits.shown_chars])
+        """Publish how far a call is, and keep it for who asks later."""
+        line = line[: self._limits.shown_chars]
+        self.progress = f"{name}: {line}"
+        self._publish(name, "progress", line=line)
 
     # --- details
 
