@@ -120,11 +120,12 @@ class Effects:
         if not gated:
             self._unmade.clear()
 
-    async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False) -> Any:
+    async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False, reads: bool = False) -> Any:
         """Return the result of a call, which is made now, or was made by an earlier attempt.
 
         :param name: `CONNECTION.TOOL`
         :param prepare: makes the call ready; it is not asked where the journal has the result.
+        :param reads: True to make the call in a trial, too: its tool only reads. The mission itself finds the answer in the journal.
         :raises ToolFailed: if it surely did not happen, now or then, or the tool answered with an error.
         :raises ToolsTied: where nothing may be done outside and the journal does not have it.
         :raises GrantRefused: if no grant lets it.
@@ -134,7 +135,7 @@ class Effects:
         counts = self._caller.counts()
         occurrence = counts[name, said]
         counts[name, said] += 1
-        return await self._performed(name, arguments, occurrence, prepare, gated)
+        return await self._performed(name, arguments, occurrence, prepare, gated, reads=reads)
 
     async def settle(self, need: NeedEffect) -> EffectRecord | BatosError:
         """Bring to its end, outside the gate, what a replay needs. Return how it ended, or why it could not be made: the replay meets that
@@ -148,11 +149,13 @@ class Effects:
                 return error
         return self._known[key]
 
-    async def _performed(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool) -> Any:
+    async def _performed(
+        self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool, *, reads: bool = False
+    ) -> Any:
         said = effects.canonical(arguments)
         key = effects.key_of(self._identity, self._mission, name, said, occurrence)
         record = self._known.get(key)
-        if scope.current().in_trial:
+        if scope.current().in_trial and not reads:
             # what the mission asked for before is the same in each replay; the rest of the journal is not
             if record is not None and record.state in ENDED and key in self.asked:
                 return _outcome(record)
@@ -169,6 +172,8 @@ class Effects:
         if record is not None:
             return await self._taken_up(record, prepare)
         call = dataclasses.replace(await prepare(), key=key)
+        if scope.current().in_trial and call.tool.kind != READS:  # it became another tool meanwhile
+            raise ToolsTied(f"{name} is not called: this is a trial")
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
@@ -182,6 +187,10 @@ class Effects:
         """
         said = effects.canonical(arguments)
         return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said] + after)
+
+    def has_asked(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the mission has asked for the next call of these arguments before, outside of trials or in one."""
+        return self.next_key(name, arguments) in self.asked
 
     def has_ended(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the journal has the end of the next call of these arguments."""
