@@ -374,6 +374,23 @@ async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doub
     assert "sku in capitals" in asked[0].user
 
 
+async def test_what_its_user_says_became_of_a_call_is_no_answer_of_the_tool(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    shop.offered = [LIST, replace(ORDER, result={**answered({"type": "object"}), "required": ["body"]})]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    writing(inference, BUY.replace("['body']['id']\n", ".get('happened')\n"))
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": True})
+    shop.refuse = OSError("cut off")
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    for answer in ("once", "happened"):
+        await question(kernel, "m1")
+        await kernel.scheduler.answer("m1", answer)
+    assert (await heard.end())["result"]["value"] is True
+    assert doubts(kernel, "buy_cheapest_") == []
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 429])
 async def test_another_refusal_is_no_fault_of_the_method(kernel: Kernel, inference: FakeInference, shop: Shop, status: int) -> None:
     writing(inference, FIRST)
