@@ -14,7 +14,7 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -26,7 +26,7 @@ from batos.config.limits import GivesLimits, Limits, limit
 from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed, ToolsTied, UnknownTool
 from batos.image import effects, identity, method_doubts
 from batos.image import grants as image_grants
-from batos.image.effects import DONE, READS, EffectRecord
+from batos.image.effects import DONE, IDEMPOTENT, READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
@@ -119,6 +119,7 @@ class ToolUse:
         self._limits = ToolUseLimits.of(settings)
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
+        self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
         self.called: list[Called] = []
 
     # --- what is offered
@@ -126,15 +127,19 @@ class ToolUse:
     def offers(self) -> list[tuple[str, ToolDefinition]]:
         """Return the tools that the mission may be offered, with their names `CONNECTION.TOOL`: none that a grant denies whatever the
         arguments, and for a mission of the system's own only those that a grant allows. Where nothing may act they are offered, too: the
-        call that was wanted then says why it is not made."""
+        call that was wanted then says why it is not made. So does a tool that its user refused when he was asked: no other one is to do it
+        in its place."""
         if self._toolbox is None:
             return []
-        table = self._grants()
+        table, system = self._grants(), self._attempt.mission.origin == "system"
         offered = [(connection, tool) for connection, held in self._toolbox.connections().items() for tool in held.tools]
+        decided = [
+            (connection, tool, grants.decide(table, self._request(connection, tool, {}, frozenset()))) for connection, tool in offered
+        ]
         return [
             (f"{connection}.{tool.name}", tool)
-            for connection, tool in offered
-            if grants.decide(table, self._request(connection, tool, {}, frozenset())).verdict != DENY
+            for connection, tool, permission in decided
+            if permission.verdict != DENY or (permission.grant is not None and permission.grant.origin != grants.USER and not system)
         ]
 
     @property
@@ -256,8 +261,9 @@ class ToolUse:
         return answer
 
     async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *, gated: bool) -> list[Called]:
-        """Make several calls, one after the other, and return what came of each. Those that need their user's leave are asked about
-        together, before the first is made."""
+        """Make several calls that a model chose, one after the other, and return what came of each. Those that need their user's leave are
+        asked about together, before the first is made; so is one that acts twice where the mission has made the same one before."""
+        self._note_repeats(calls)
         await self._ask_together(calls)
         done = []
         for name, arguments in calls:
@@ -269,8 +275,25 @@ class ToolUse:
         return done
 
     async def settle(self, need: NeedEffect) -> None:
-        """Bring to its end, outside the gate, what a replay needs."""
-        await self._own().settle(need)
+        """Bring to its end, outside the gate, what a replay needs. It is told here: a replay tells nothing of what has ended."""
+        began, outcome, size = time.monotonic(), "asked", 0
+        try:
+            came = await self._own().settle(need)
+            if isinstance(came, BatosError):  # the replay meets it, and tells it
+                outcome = "denied" if isinstance(came, GrantRefused) else "failed"
+                return
+            result, size = json.loads(came.result or "null"), len(came.result or "")
+            if came.failed:
+                outcome = "denied" if result["code"] == GrantRefused.code else "failed"
+                self._publish(need.name, outcome, error=result)
+            else:
+                outcome = "done"
+                self._publish(need.name, outcome, result=self._short(result))
+        except asyncio.CancelledError:
+            outcome = "doubt"
+            raise
+        finally:
+            self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
@@ -354,12 +377,17 @@ class ToolUse:
 
     # --- details
 
+    def _denied(self, call: ToolCall) -> str:
+        """Return why a call that was let before is not let any more: a grant that denies it. What would ask now does not count."""
+        permission = self._decide(call)
+        return permission.reason if permission.grant is not None and permission.grant.verdict == DENY else ""
+
     def _own(self) -> Effects:
         state = None if self._toolbox is None else self._toolbox.state
         if self._effects is None or self._identity != state:  # a resume puts all that is open in doubt
             self._identity = state
             mission, image = self._attempt.mission.id, self._image
-            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self)
+            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self, self._denied)
         return self._effects
 
     async def _asked(self, pending: Sequence[PendingCall]) -> None:
@@ -378,16 +406,23 @@ class ToolUse:
             broad = grant_questions.grant_for(answer, one, mission)
             made += [] if broad is None else [broad]
             if answer != grant_questions.NEVER:  # what makes it ask may still do so: this very call needs no more
-                made.append(_for_once(answer, one, mission))
+                twin = one.call.key in self._repeated or any(_same(one, other) for other in shown if other is not one)
+                made.append(_for_once(answer, one, mission, alone=twin))
         await self._image.system(image_grants.add_all, made, now, mission=mission)
+
+    def _note_repeats(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Note the keys of calls that act twice if they are made twice, and that the mission has made before."""
+        for (name, arguments), after in _numbered(calls):
+            if (after or self.counts()[name, effects.canonical(arguments)]) and self._kind(name) not in ("", READS, IDEMPOTENT):
+                self._repeated.add(self._own().next_key(name, arguments, after))
 
     async def _ask_together(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Ask one question about all of these calls that need leave and are not made yet, so that the mission waits for its user once."""
         if self._toolbox is None or len(calls) < 2 or self.tied():
             return
         pending = []
-        for name, arguments in calls:
-            key = self._own().next_key(name, arguments)
+        for (name, arguments), after in _numbered(calls):
+            key = self._own().next_key(name, arguments, after)
             if key in self._own().known:
                 continue
             with contextlib.suppress(BatosError):  # the call itself tells
@@ -406,15 +441,14 @@ class ToolUse:
         request = dataclasses.replace(request, effect=call.key)
         permission = grants.decide(self._grants(), request)
         answered = permission.grant is not None and permission.grant.effect == call.key
-        if (
-            permission.verdict == ALLOW
-            and call.tool.kind != READS
-            and not answered
-            and self._image.read(identity.asks_first, self._attempt.mission.number)
-        ):
+        if permission.verdict != ALLOW or call.tool.kind == READS or answered:
+            return permission
+        if self._image.read(identity.asks_first, self._attempt.mission.number):
             why = "the image was copied, restored or replaced after this mission began, which may have done it elsewhere"
             return permission._replace(verdict=ASK, grant=None, reason=why)
-        if permission.verdict == ALLOW and call.tool.kind != READS and not answered and (method := _new_to_act()) is not None:
+        if call.key in self._repeated:
+            return permission._replace(verdict=ASK, grant=None, reason="the mission has made the very same call before")
+        if (method := _new_to_act()) is not None:
             why = f"it is the first thing that the method {method.selector!r} does outside, version {method.version}"
             return permission._replace(verdict=ASK, grant=None, reason=why)
         return permission
@@ -526,12 +560,30 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _for_once(answer: str, pending: PendingCall, mission: str) -> GrantRecord:
+def _numbered(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[tuple[str, Mapping[str, Any]], int]]:
+    """Yield calls, each with the number of the same ones before it."""
+    seen = Counter[tuple[str, str]]()
+    for name, arguments in calls:
+        said = effects.canonical(arguments)
+        yield (name, arguments), seen[name, said]
+        seen[name, said] += 1
+
+
+def _same(one: PendingCall, other: PendingCall) -> bool:
+    return (one.call.name, effects.canonical(one.call.arguments)) == (other.call.name, effects.canonical(other.call.arguments))
+
+
+def _for_once(answer: str, pending: PendingCall, mission: str, *, alone: bool) -> GrantRecord:
     """Return the grant that `once` or `no` makes, for this effect or for exactly this call in this mission; also where another answer's
-    would be too long."""
+    would be too long. Whoever answered has seen what would leave: what the mission reads meanwhile does not ask about it anew.
+
+    :param alone: True if the mission has the same call elsewhere, which a `no` to this one does not mean.
+    """
     made = GrantRecord(0, ALLOW, pending.call.name, mission=mission, origin=f"answer to mission {mission}")
     if answer != grant_questions.REFUSE:
-        return made._replace(leaks=pending.permission.leak, effect=pending.call.key)
+        return made._replace(leaks=True, effect=pending.call.key)
+    if alone:
+        return made._replace(verdict=DENY, effect=pending.call.key)
     exact = effects.canonical({**{name: {"const": value} for name, value in pending.call.arguments.items()}, OTHERS: False})
     return made._replace(verdict=DENY, args=exact)
 

@@ -18,7 +18,7 @@ from batos.errors import InvalidInput, UnknownTool
 from batos.image import method_doubts
 from batos.image.living_image import add_missing
 from batos.image.method_doubts import Doubt
-from batos.objects import Method, Root, UvmObject
+from batos.objects import Method, Root, UvmObject, parents_of
 from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
@@ -175,6 +175,19 @@ def _held(root: Root, name: str) -> UvmObject:
 def is_connection(root: Root, found: Any) -> bool:
     """Return True if an object is a connection."""
     return isinstance(found, UvmObject) and found._slots.get("parent*") is root["lobby"].traits.connection
+
+
+def reaches_outside(root: Root, found: UvmObject) -> bool:
+    """Return True if an object answers messages by calls of tools: a connection, or what inherits from one."""
+    prototype, seen, waiting = root["lobby"].traits.connection, set[int](), [found]
+    while waiting:
+        one = waiting.pop()
+        if one is prototype:
+            return True
+        if id(one) not in seen:
+            seen.add(id(one))
+            waiting += parents_of(one)
+    return False
 
 
 def _connection(name: str, one: UvmObject) -> PinnedConnection:
