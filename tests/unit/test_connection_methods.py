@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.errors import ToolFailed
+from batos.errors import InvalidInput, ToolFailed
 from batos.forge import lessons, operation_pins, versions
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
@@ -165,6 +165,12 @@ async def test_a_lesson_keeps_it_with_its_policy_and_the_pins_of_its_operations(
     shop.teas.append({"sku": "dust", "price": 1.0})
     assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "dust"
     assert len(inference.asked) == 2
+
+
+@pytest.mark.parametrize("selector", ["order_", "list_teas_", "listTeas"])
+async def test_a_message_that_is_an_operation_takes_no_lesson(kernel: Kernel, selector: str) -> None:
+    with pytest.raises(InvalidInput, match="performs its operation"):
+        await lesson(kernel, "t1", selector, {"args": [], "result": 1})
 
 
 # --- ring one: a double
