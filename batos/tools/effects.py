@@ -194,6 +194,12 @@ class Effects:
         said = effects.canonical(arguments)
         return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said] + after)
 
+    def last_of(self, name: str, arguments: Mapping[str, Any]) -> EffectRecord | None:
+        """Return the record of the last call of these arguments; None where it has none."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said] - 1
+        return self._known.get(effects.key_of(self._identity, self._mission, name, said, occurrence))
+
     def has_asked(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the mission has asked for the next call of these arguments before, outside of trials or in one."""
         return self.next_key(name, arguments) in self.asked
