@@ -113,6 +113,7 @@ class ToolRequests:
                     "options": dict(held.spec.options),
                     "tools": [{**_line(held, tool, table), **_definition(tool)} for tool in tools],
                     "changes": held.changes,
+                    **({"notes": list(held.notes)} if held.notes else {}),
                     "missing": self._missing(held),
                 }
             ],

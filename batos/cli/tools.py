@@ -180,6 +180,8 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
     output.rows(("tool", "class", "grants", ""), ((tool["name"], tool["class"], tool["verdict"], tool["line"]) for tool in one["tools"]))
     if one["missing"]:
         output.note(f"set what it lacks: batos secrets set {one['missing'][0]}", "yellow")
+    for told in one.get("notes") or ():
+        output.note(told, "yellow")
     if added:
         for hint in _hints(one):
             output.note(hint, "dim")
