@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -20,7 +21,7 @@ from batos.bridge.admission import Fairness
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.failures import RetryPolicy
-from batos.bridge.inference import Inference, ReadyInference
+from batos.bridge.inference import ChatRequest, Inference, ReadyInference
 from batos.bridge.model_management import ModelManager
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from batos.bridge.lora.factory import LoraFactory
     from batos.bridge.modelfile import Modelfile
     from batos.bridge.ollama_server import OllamaService
+    from batos.doors.turns import ChatWords, PlainReply
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
@@ -261,11 +263,13 @@ class ModelRuntime:
             return Sight(self.model_of)
         return Sight(self.model_of, self._sees, self._seen, self._seeing)
 
-    def uses_tools(self, model: str) -> bool:
+    def uses_tools(self, model: str) -> bool | None:
         """Return True if a model can ask for tools by itself, as its Ollama says or a probe found out, and is large enough to be trusted
-        with that."""
-        can, size = self.capabilities(model), self.parameters(model)
-        return can is not None and can.tools and (size is None or size >= FIT)
+        with that; None as long as its Ollama has not said it."""
+        can = self.capabilities(model)
+        if can is None:
+            return None if self.places else False
+        return can.tools and (can.parameters is None or can.parameters >= FIT)
 
     def _seen(self, model: str) -> bool | None:
         can = self.capabilities(model)
@@ -506,3 +510,58 @@ def _fact(one: Candidate, budget: int) -> Record:
     unfit = one.unfit(budget)
     told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}
     return {**told, "num_ctx": context, **one.can.to_wire(), **({"not_by_itself": unfit} if unfit else {})}
+
+
+class DirectModel:
+    """The model that the personas of the profile in force are made of."""
+
+    def __init__(self, inference: Inference, profile: Callable[[], Profile]) -> None:
+        self._inference, self._profile = inference, profile
+
+    async def chat(
+        self,
+        words: Sequence[ChatWords],
+        *,
+        schema: dict[str, Any] | None,
+        options: Mapping[str, Any],
+        deadline_s: float,
+        on_text: Callable[[str], None] | None = None,
+    ) -> PlainReply:
+        """Answer a conversation whose last message is the user's."""
+        from batos.doors.turns import PlainReply
+
+        profile = self._profile()
+        system = "\n\n".join(one.text for one in words if one.role == "system")
+        said = [one for one in words if one.role != "system"]
+        turns, images = _turns(said[:-1])
+        images.append(said[-1].images)
+        pictured = any(images)
+        request = ChatRequest(
+            profile.base,
+            system,
+            said[-1].text,
+            schema,
+            tuple(sorted({**profile.options, **profile.direct, **profile.plain, **options}.items())),
+            turns=tuple(turns),
+            images=tuple(images) if pictured else (),
+            shown=tuple(tuple(hashlib.sha256(one.encode()).hexdigest() for one in each) for each in images) if pictured else (),
+        )
+        reply = await self._inference.chat(request, deadline_s=deadline_s, on_text=on_text)
+        return PlainReply(reply.text, reply.prompt_tokens, reply.answer_tokens, reply.done_reason in ("length", "cut"), reply.thinking)
+
+
+def _turns(said: Sequence[ChatWords]) -> tuple[list[tuple[str, str]], list[tuple[str, ...]]]:
+    """Return a conversation as pairs of what was said and answered, with the images of each; messages in a row are one."""
+    turns: list[tuple[str, str]] = []
+    images: list[tuple[str, ...]] = []
+    for one in said:
+        if one.role == "assistant" and turns:
+            asked, answered = turns[-1]
+            turns[-1] = asked, f"{answered}\n\n{one.text}".strip()
+        elif turns and not turns[-1][1]:
+            turns[-1] = f"{turns[-1][0]}\n\n{one.text}".strip(), ""
+            images[-1] += one.images
+        else:
+            turns.append(("", one.text) if one.role == "assistant" else (one.text, ""))
+            images.append(one.images)
+    return turns, images

@@ -28,8 +28,7 @@ from batos.api.queries import Queries, QueryRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
-from batos.app.doors import DirectModel
-from batos.app.inference import ModelRuntime
+from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
 from batos.app.tools import ToolStage

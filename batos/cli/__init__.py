@@ -15,8 +15,7 @@
     changes.py       changes that the system made of its own accord
     models.py        models, experts, train
     dashboard.py     what `batos` alone shows; info, metrics
-    access.py        console, keys
-    doors.py         doors
+    access.py        console, doors, keys
     service.py       service: a systemd unit
     upkeep.py        backup, restore, fork, pack
     output.py        text for people, JSON for programs, streams that are full or closed

@@ -79,7 +79,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "service": "service",
         "dashboard": "dashboard",
         "console": "access",
-        "doors": "doors",
+        "doors": "access",
         "info": "dashboard",
         "metrics": "dashboard",
         "doctor": "daemon",

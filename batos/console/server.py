@@ -19,8 +19,8 @@ from batos.wire.endpoints import WireLimits
 try:
     from batos.console.access import Access, Sessions, token_of
     from batos.console.app import application
+    from batos.console.connections import WebServer, web_config
     from batos.console.live_events import Feed
-    from batos.console.web_server import WebServer, web_config
 except ModuleNotFoundError as e:
     if e.name is not None and e.name.startswith("batos"):
         raise

@@ -7,7 +7,7 @@ bodies.py         what a request may hold
 turns.py          turns of a conversation: their keys, ids and briefs
 turn_log.py       which mission answered which turn
 missions.py       a turn as a mission: submitted, answered or found again, and followed
-openai_form.py    answers and errors as OpenAI has them; ollama_form.py: as Ollama has them
+forms.py          answers and errors, as OpenAI and Ollama have them
 
 A turn of a chat is a mission. The doors ask the dispatcher as any client does and have no rights of their own.
 """

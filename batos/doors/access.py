@@ -53,7 +53,7 @@ class DoorLimits(Limits):
     events: int = limit(10_000, ge=10, le=1_000_000)
     """Events of a mission that wait for a reader; past it, some are lost, and the answer is told whole at its end."""
     plan_questions: bool = limit(False)
-    """Whether missions ask also for what their plan lacks, which takes an inference more; for leave they always ask."""
+    """True: missions ask also for what their plan lacks, which takes an inference more; for leave they always ask."""
     turns: int = limit(20_000, ge=10, le=1_000_000)
     """Turns whose missions are remembered; the oldest are forgotten first."""
     plain_s: float = limit(600.0, ge=1, le=86_400)

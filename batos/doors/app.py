@@ -20,12 +20,11 @@ from starlette.types import Receive, Scope, Send
 from batos.concurrency import cancel_and_wait
 from batos.config import Settings
 from batos.console.api_client import Asker
-from batos.doors import ollama_form, openai_form
+from batos.doors import forms
 from batos.doors.access import DoorLimits
 from batos.doors.bodies import CompletionBody, OllamaBody, ShowBody, body_of, checked_body, content_digest, conversation_of
 from batos.doors.missions import Answered, AnswerPart, TurnMissions
-from batos.doors.plain import PlainModel, PlainReply
-from batos.doors.turns import ChatTurn, ChatWords, is_chore
+from batos.doors.turns import ChatTurn, ChatWords, PlainModel, PlainReply, is_chore
 from batos.errors import BatosError, Busy, InvalidInput, UnknownPersona
 
 log = structlog.get_logger("batos.doors")
@@ -52,7 +51,7 @@ class AnswerStream(StreamingResponse):
     """Streamed answer that is left when its reader leaves, also before the first part was read."""
 
     def __init__(self, pending: PendingAnswer, content: AsyncIterator[bytes], media_type: str) -> None:
-        super().__init__(content, media_type=media_type, headers={**openai_form.STREAM_HEADERS, **pending.headers})
+        super().__init__(content, media_type=media_type, headers={**forms.STREAM_HEADERS, **pending.headers})
         self._leave = pending.leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,29 +104,29 @@ class DoorApp:
 
     async def models(self, request: Request) -> Response:
         """List the models, as OpenAI does."""
-        return JSONResponse({"object": "list", "data": [openai_form.model_entry(name) for name in await self._names()]})
+        return JSONResponse({"object": "list", "data": [forms.model_entry(name) for name in await self._names()]})
 
     async def model(self, request: Request) -> Response:
         """Return one model, as OpenAI does."""
-        return JSONResponse(openai_form.model_entry(await self._known(request.path_params["model"])))
+        return JSONResponse(forms.model_entry(await self._known(request.path_params["model"])))
 
     async def version(self, request: Request) -> Response:
         """Return the version of the Ollama that thinks here."""
         info = await self._asker.ask("info")
-        return JSONResponse({"version": str((info.get("ollama") or {}).get("version") or ollama_form.VERSION)})
+        return JSONResponse({"version": str((info.get("ollama") or {}).get("version") or forms.VERSION)})
 
     async def tags(self, request: Request) -> Response:
         """List the models, as Ollama does."""
-        return JSONResponse({"models": [ollama_form.listed_model(name) for name in await self._names()]})
+        return JSONResponse({"models": [forms.listed_model(name) for name in await self._names()]})
 
     async def loaded(self, request: Request) -> Response:
         """List the models as loaded: they answer at once."""
-        return JSONResponse({"models": [ollama_form.loaded_model(name) for name in await self._names()]})
+        return JSONResponse({"models": [forms.loaded_model(name) for name in await self._names()]})
 
     async def show(self, request: Request) -> Response:
         """Describe one model, as Ollama does."""
         body = checked_body(ShowBody, await body_of(request, self._limits))
-        return JSONResponse(ollama_form.shown_model(await self._known(body.model or body.name)))
+        return JSONResponse(forms.shown_model(await self._known(body.model or body.name)))
 
     async def _names(self) -> list[str]:
         personas = (await self._asker.ask("info"))["personas"]
@@ -151,7 +150,7 @@ class DoorApp:
         schema = body.schema_wanted
         asked = _Asked(request, fields, body.model, words, schema, body.options, task, streams=bool(body.stream))
         pending = await self._begun(asked)
-        form = openai_form.CompletionForm(pending.id, body.model)
+        form = forms.CompletionForm(pending.id, body.model)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             return AnswerStream(pending, _completion_stream(pending.parts, form, usage=usage), "text/event-stream")
@@ -161,8 +160,8 @@ class DoorApp:
         end, thought = ended
         if end.error is not None:
             return _failure(request.url.path, end.error)
-        annotations = openai_form.annotations_of(end)
-        whole = form.whole(end.text, openai_form.tokens_of(end), cut=end.cut, annotations=annotations, thought=thought)
+        annotations = forms.annotations_of(end)
+        whole = form.whole(end.text, forms.tokens_of(end), cut=end.cut, annotations=annotations, thought=thought)
         return JSONResponse(whole, headers=dict(pending.headers))
 
     async def ollama_chat(self, request: Request) -> Response:
@@ -183,7 +182,7 @@ class DoorApp:
     async def _ollama(
         self, request: Request, fields: dict[str, Any], body: OllamaBody, words: list[ChatWords], *, generates: bool
     ) -> Response:
-        form = ollama_form.OllamaForm(body.model, generates=generates, thinks=bool(body.think))
+        form = forms.OllamaForm(body.model, generates=generates, thinks=bool(body.think))
         streams = body.stream is not False
         if not words:  # a client loads the model before it asks
             await self._known(body.model)
@@ -198,7 +197,7 @@ class DoorApp:
         end, thought = ended
         if end.error is not None:
             return _failure(request.url.path, end.error)
-        tokens = openai_form.tokens_of(end)
+        tokens = forms.tokens_of(end)
         told = form.end(
             end.text,
             tokens["prompt_tokens"],
@@ -281,7 +280,7 @@ async def _served(handler: Handler, request: Request) -> Response:
     try:
         return await handler(request)
     except BatosError as e:
-        return refusal(request.scope["path"], openai_form.status_of(e), e.message, None if isinstance(e, UnknownPersona) else e.code)
+        return refusal(request.scope["path"], forms.status_of(e), e.message, None if isinstance(e, UnknownPersona) else e.code)
     except ClientDisconnect:  # the client left in the middle of its request and reads no answer
         return Response(status_code=400)
     except Exception:
@@ -291,7 +290,7 @@ async def _served(handler: Handler, request: Request) -> Response:
 
 def refusal(path: str, status: int, why: str, code: str | None = None) -> Response:
     """Return the answer to a request that is refused, in the form of the interface to which its path belongs."""
-    return ollama_form.failed(status, why) if path.startswith("/api/") else openai_form.error_answer(status, why, code)
+    return forms.failed(status, why) if path.startswith("/api/") else forms.error_answer(status, why, code)
 
 
 def _failure(path: str, error: dict[str, Any]) -> Response:
@@ -358,38 +357,38 @@ async def _whole(request: Request, pending: PendingAnswer) -> tuple[Answered, st
         pending.leave()
 
 
-async def _completion_stream(parts: Parts, form: openai_form.CompletionForm, *, usage: bool) -> AsyncIterator[bytes]:
+async def _completion_stream(parts: Parts, form: forms.CompletionForm, *, usage: bool) -> AsyncIterator[bytes]:
     yield form.chunk({"role": "assistant", "content": ""})
     async for part in parts:
         if isinstance(part, AnswerPart):
             if part.kind == "beat":
-                yield openai_form.BEAT
+                yield forms.BEAT
             else:
                 yield form.chunk({"content" if part.kind == "text" else "reasoning_content": part.text})
             continue
         if part.error is not None:
             status = 503 if part.error["code"] == Busy.code else 500
-            yield openai_form.event(openai_form.error_body(status, str(part.error["message"]), str(part.error["code"])))
+            yield forms.event(forms.error_body(status, str(part.error["message"]), str(part.error["code"])))
             return  # without [DONE]: the answer is not whole
-        if annotations := openai_form.annotations_of(part):
+        if annotations := forms.annotations_of(part):
             yield form.chunk({"annotations": annotations})
         yield form.chunk({}, "length" if part.cut else "stop")
         if usage:
-            yield form.usage(openai_form.tokens_of(part))
-        yield openai_form.DONE
+            yield form.usage(forms.tokens_of(part))
+        yield forms.DONE
 
 
-async def _ollama_stream(parts: Parts, form: ollama_form.OllamaForm) -> AsyncIterator[bytes]:
+async def _ollama_stream(parts: Parts, form: forms.OllamaForm) -> AsyncIterator[bytes]:
     async for part in parts:
         if isinstance(part, AnswerPart):
             if part.kind == "text":
-                yield ollama_form.line(form.part(part.text))
+                yield forms.line(form.part(part.text))
             elif part.kind == "thought" and form.thinks:
-                yield ollama_form.line(form.part("", part.text))
+                yield forms.line(form.part("", part.text))
             continue
         if part.error is not None:
-            yield ollama_form.line({"error": str(part.error["message"])})
+            yield forms.line({"error": str(part.error["message"])})
             return
-        tokens = openai_form.tokens_of(part)
+        tokens = forms.tokens_of(part)
         reason = "length" if part.cut else "stop"
-        yield ollama_form.line(form.end("", tokens["prompt_tokens"], tokens["completion_tokens"], reason=reason))
+        yield forms.line(form.end("", tokens["prompt_tokens"], tokens["completion_tokens"], reason=reason))

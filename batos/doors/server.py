@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from batos.console.api_client import DaemonHandler
-    from batos.console.web_server import WebServer
+    from batos.console.connections import WebServer
     from batos.doors.missions import TurnMissions
-    from batos.doors.plain import PlainModel
     from batos.doors.turn_log import TurnLog
+    from batos.doors.turns import PlainModel
 
 log = structlog.get_logger("batos.doors")
 _SETTING = "doors.listen"
@@ -89,7 +89,7 @@ class Doors:
 
     async def _serve(self, handler: DaemonHandler, plain: PlainModel) -> None:
         app = await asyncio.to_thread(self._loaded, handler, plain)
-        from batos.console.web_server import WebServer, web_config  # imported late: only a daemon that is called loads a web server
+        from batos.console.connections import WebServer, web_config  # imported late: only a daemon that is called loads a web server
         from batos.doors.access import DoorLimits
         from batos.wire.endpoints import WireLimits
 

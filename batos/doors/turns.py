@@ -1,11 +1,14 @@
-"""Turns of a chat: which words are the same conversation, which mission a turn is, and the brief that it becomes. Pure functions."""
+"""Turns of a chat: which words are the same conversation, which mission a turn is, and the brief that it becomes. Pure functions.
+
+Also the interface of plain inferences, which are no missions: the daemon's composition root implements it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 _ASSISTANT, _USER = "assistant", "user"
 _REASONING = (("<details", "</details>"), ("<think>", "</think>"))
@@ -28,6 +31,37 @@ class ChatWords(NamedTuple):
     text: str
     images: tuple[str, ...] = ()
     """each in base64"""
+
+
+class PlainReply(NamedTuple):
+    """Answer of a model."""
+
+    text: str
+    prompt_tokens: int
+    answer_tokens: int
+    cut: bool
+    """True: it came to the greatest number of tokens"""
+    thinking: str = ""
+
+
+class PlainModel(Protocol):
+    """The model that the daemon's personas are made of, asked directly."""
+
+    async def chat(
+        self,
+        words: Sequence[ChatWords],
+        *,
+        schema: dict[str, Any] | None,
+        options: Mapping[str, Any],
+        deadline_s: float,
+        on_text: Callable[[str], None] | None = None,
+    ) -> PlainReply:
+        """Answer a conversation whose last message is the user's; `on_text` gets each piece as it is written.
+
+        :param options: of Ollama's names: `temperature`, `seed`, `top_p`, `num_predict`, `stop`.
+        :raises InferenceFailed: with its cause.
+        """
+        ...
 
 
 class ChatTurn(NamedTuple):

@@ -324,7 +324,7 @@ async def test_the_end_of_the_console_is_not_the_end_of_the_daemon(tmp_path: Pat
     async def dies(self: Any) -> None:
         raise RuntimeError("the web server fell over")
 
-    monkeypatch.setattr("batos.console.web_server.WebServer.main_loop", dies)
+    monkeypatch.setattr("batos.console.connections.WebServer.main_loop", dies)
     inference = FakeInference()
     with capture_logs() as lines:
         async with served(tmp_path, inference) as kernel:

@@ -14,9 +14,8 @@ import httpx
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.console.connections import ConnectionSlot, ConnectionSlots
+from batos.console.connections import _STRANGERS, ConnectionSlot, ConnectionSlots
 from batos.console.server import _REQUESTS
-from batos.console.web_server import _STRANGERS
 from tests.support.console import Seat, http_client, seated, served, stream
 from tests.support.missions import WAIT_S
 
