@@ -25,6 +25,7 @@ from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
+from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
@@ -60,6 +61,7 @@ from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
+from batos.schedules import book
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -84,6 +86,7 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
     tool_messages.install,
+    book.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -450,6 +453,7 @@ class TransportStage:
     dispatcher: Dispatcher
     missions: MissionRequests
     personas: PersonaRequests
+    schedules: Schedules
     listener: Listener | None
 
 
@@ -464,6 +468,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         accepting = MissionRequests(
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
+        schedules = Schedules(image, scheduler, mind.router, storage.bus)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -482,6 +487,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 ToolRequests(image, facts.tools.toolbox, facts.tools.resume),
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
+                schedules,
             ],
         )
         listener = None
@@ -496,14 +502,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.console.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -527,4 +533,5 @@ async def start_work(facts: StartedStages) -> AsyncIterator[None]:
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
+        await life.enter_async_context(schedules.running())
         yield
