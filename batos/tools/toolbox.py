@@ -126,7 +126,7 @@ class Toolbox:
         finally:
             await _closed(connector)
         log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools))
-        return self.connections()[spec.name]
+        return self.connections()[spec.name]._replace(notes=_notes(connector))
 
     async def test(self, name: str) -> PinnedConnection:
         """Ask a connection's place for its tools anew. What differs from what was pinned is suspended.
@@ -142,7 +142,7 @@ class Toolbox:
         changes = await self._image.system(connections.offer, name, tools, mission="operator")
         if changes:
             log.warning("tools_changed", connection=name, hint=f"batos tools test {name}")
-        return self.connection(name)
+        return self.connection(name)._replace(notes=_notes(connector))
 
     async def accept(self, name: str) -> PinnedConnection:
         """Pin the tools of a connection as its place describes them now."""
@@ -219,6 +219,11 @@ class Toolbox:
         return found if body not in (None, "", [], {}, False) else None
 
 
+def _notes(connector: Connector) -> tuple[str, ...]:
+    """Return what a connector has to tell of what its place said; most have nothing."""
+    return tuple(getattr(connector, "notes", ()))
+
+
 def _check_chosen(spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:
     """Refuse a class for a tool that the place does not offer: it would say nothing of the tool that was meant."""
     names = [tool.name for tool in tools]
@@ -251,6 +256,30 @@ def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any
         expected = json.dumps(tool.parameters.get("properties", {}), ensure_ascii=False)
         said = wrong.message if len(wrong.message) <= 300 else wrong.message[:300] + "…"
         raise InvalidInput(f"{name}: {at + ': ' if at else ''}{said}; its parameters are {shown(expected)}")
+
+
+def misfit_of(tool: ToolDefinition, result: Any) -> str:
+    """Return in which way a result is of another form than its tool declares; "" where it is not, where the tool declares none, and where
+    that cannot be told in little time.
+    """
+    from jsonschema import Draft202012Validator, exceptions  # imported late: only a call needs it
+    from referencing import Registry
+
+    if tool.result is None or len(json.dumps(result)) > _MISFIT_BYTES:
+        return ""
+    checker = Draft202012Validator(_checkable(tool.result), registry=Registry())
+    try:
+        wrong = exceptions.best_match(checker.iter_errors(result))
+    except Exception as e:  # a stranger's schema: whatever it is, it says nothing of the result
+        log.warning("schema_not_usable", tool=tool.name, error=str(e)[:200])
+        return ""
+    if wrong is None:
+        return ""
+    at = ".".join("[]" if isinstance(part, int) else str(part) for part in wrong.absolute_path)
+    return f"{at + ': ' if at else ''}{wrong.message[:200]}"
+
+
+_MISFIT_BYTES = 64 << 10
 
 
 def _checkable(schema: Any) -> Any:
