@@ -176,7 +176,7 @@ async def _by_tools(cycle: UvmObject) -> str | None:
         return attempt.tools.quotes(attempt.settings.tools.result_chars)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
-        return said_of(errand, datetime.datetime.now().astimezone())
+        return said_of(errand, datetime.datetime.now().astimezone(), connected=True)
     return None
 
 

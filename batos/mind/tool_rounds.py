@@ -6,6 +6,9 @@ A choice is recorded before its call is made, so that an attempt that takes the 
 with other arguments. A model that uses tools by itself is asked again after each round; for any other one a brief is one call, and a call
 that failed is chosen anew once, with its error. Which of the two it is, is recorded with the first choice: what a model can do is learnt
 from its Ollama after each start, and a mission that took silence for a no would end after the calls that it had made so far.
+
+A model that has seen what a call came to and asks for the same again means another one: so two of a thing are bought. Models also repeat
+themselves: such a call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and comes to the same.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, NamedTuple
 from batos.bridge.inference import ChatReply
 from batos.errors import GrantRefused, ToolsTied
 from batos.image import journal
+from batos.image.effects import READS
 from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.inference import InferenceAsker
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
@@ -49,10 +53,13 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
             wanted = attempt.ask(f"To do this I need: {', '.join(choice.missing)}. What is it?")
             text, asked = f"{text}\n{', '.join(choice.missing)}: {wanted}", True
             continue
-        fresh = [call for call in choice.calls if call not in [(one.name, one.arguments) for one in done]]
+        made = [(one.name, one.arguments) for one in done if one.error is not None or not choice.each]
+        fresh = [call for call in choice.calls if call not in made]
         if not fresh:
             break
         came = await attempt.tools.call_all(fresh, gated=attempt.gated)
+        if all(one.kind == READS and one in done for one in came):
+            break
         done += came
         failed = next((one for one in came if one.error is not None), None)
         refused = failed is not None and isinstance(failed.error, GrantRefused | ToolsTied)  # another call instead is not what was asked

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
+from batos.bus import ToolCalled
 from batos.errors import InvalidInput, ToolFailed
 from batos.forge import lessons
 from batos.guardian import PersistenceGuardian
@@ -344,6 +345,32 @@ async def test_a_conflict_repeats_the_method_and_not_what_it_did(kernel: Kernel,
     assert done(kernel, "m1") == [("my-shop.put-in", "DONE")] * 2
     assert len(inference.asked) == 1
     assert "strays" not in ended["result"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_is_settled_under_the_gate_is_told(kernel: Kernel, inference: FakeInference, shop: Shop, fails: bool) -> None:
+    """A conflict leads the method to a call that it did not make before: it is made between two replays, and watchers hear how it ended."""
+    await allow(kernel)
+    counted: list[ToolCalled] = []
+    give_services(kernel, on_called=counted.append)
+
+    async def meanwhile() -> None:
+        await kernel.image.system(lambda root: setattr(root["lobby"].thing, "kept", 10))
+
+    shop.meanwhile = meanwhile
+    late = "name('tea')" if fails else "count()"
+    writing(
+        inference,
+        "def note_(self, text):\n    self.tools.my_shop.put_in(text)\n    if self.kept:\n        try:\n"
+        f"            self.tools.my_shop.{late}\n        except RuntimeError:\n            pass\n"
+        "    self.kept += 1\n    return self.kept\n",
+    )
+    heard = await submit(kernel, "m1", "send note_", message=message("note_", "tea", tools=True))
+    assert (await heard.end())["result"]["value"] == 11
+    told = [(event["tool"].partition(".")[2], event["step"]) for event in heard.events if event["type"] == "tool"]
+    last = ("name", "failed") if fails else ("count", "done")
+    assert told == [("put-in", "called"), ("put-in", "done"), (last[0], "called"), last]
+    assert [(one.tool.partition(".")[2], one.outcome) for one in counted] == [("put-in", "done"), last]
 
 
 async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then(
