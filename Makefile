@@ -8,6 +8,7 @@
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
 # answers  how missions answer beside the same model asked directly: 160 tasks
+# operations  how often a catalogue offers all operations that a brief needs, and what reading a description costs
 # tool-choice  how often a brief becomes the right tool call, and none where no tool fits
 # month    what the expert for methods learns from a simulated month of use
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
@@ -33,7 +34,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers mcp-conformance models run test check bench month answers tool-choice peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium mcp-servers mcp-conformance models run test check bench month answers tool-choice operations peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -144,6 +145,10 @@ answers: install models ollama
 # Which tool a brief asks for, with which arguments: tasks of BFCL, which come from PyPI (2 MB). Ten minutes.
 tool-choice: install models ollama
 	@exec $(bin)/python bench/tool_choice.py $(ARGS)
+
+# Which operations of an API are offered for a brief, of RestBench's, and what a document costs. Its four files lie in build/restbench.
+operations: install models ollama
+	@exec $(bin)/python bench/operations.py $(ARGS)
 
 # BAT OS beside LangGraph, DBOS and CrewAI, which have an environment of their own (1 GB): docs/comparison.md. A quarter of an hour.
 peers: install models build/peers/.installed

@@ -119,6 +119,7 @@ class ToolRequests:
                     "options": dict(held.spec.options),
                     "tools": told,
                     "changes": held.changes if len(held.changes) <= CHANGES_CHARS else f"{held.changes[: CHANGES_CHARS - 1]}…",
+                    **({"notes": list(held.notes)} if held.notes else {}),
                     "missing": self._missing(held),
                 }
             ],

@@ -182,6 +182,8 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
         output.note(f"the definitions of {len(cut)} tools have no room here: batos tools show {one['name']}.{cut[0]}", "dim")
     if one["missing"]:
         output.note(f"set what it lacks: batos secrets set {one['missing'][0]}", "yellow")
+    for told in one.get("notes") or ():
+        output.note(told, "yellow")
     if added:
         for hint in _hints(one):
             output.note(hint, "dim")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from batos.console.access import ConsoleLimits
 from batos.console.pages import PageContext, form_of, needed, see_mission, url, whole
+
+_WORDS_CHARS = 200
 
 
 async def overview(seat: PageContext, request: Request) -> Response:
@@ -17,16 +21,25 @@ async def overview(seat: PageContext, request: Request) -> Response:
     doubts = (await seat.asker.ask("effects", doubt=True, limit=rows))["effects"]
     effects = (await seat.asker.ask("effects", limit=rows))["effects"]
     keys = {one["key"] for one in doubts}
+    words = request.query_params.get("q", "").strip()[:_WORDS_CHARS]
     return await seat.show(
         "tools.html",
         "tools",
         "Tools",
-        connections=told["connections"],
+        connections=[_with_tools_found(one, words, rows) for one in told["connections"]],
+        words=words,
         tied=told["tied"],
         grants=grants,
         doubts=doubts,
         effects=[one for one in effects if one["key"] not in keys],
     )
+
+
+def _with_tools_found(connection: dict[str, Any], words: str, most: int) -> dict[str, Any]:
+    """Return a connection with those of its tools whose lines have all words (`found`), at most so many (`listed`)."""
+    sought = words.casefold().split()
+    found = [one for one in connection["tools"] if all(word in f"{one['line']} {one['class']}".casefold() for word in sought)]
+    return {**connection, "found": len(found), "listed": found[:most]}
 
 
 async def settle(seat: PageContext, request: Request) -> Response:

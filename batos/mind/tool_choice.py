@@ -1,6 +1,6 @@
 """Tool choice: the calls of offered tools that a brief asks for, or none, and why.
 
-Offered are the tools whose descriptions are most like the brief (`offered`). Then one of two drivers chooses:
+Offered are a few of the tools (`offered`, `batos.mind.tool_catalogue`). Then one of two drivers chooses:
 
 * native: a model that can use tools is given them in its own form, and asks for one call or several;
 * by schema, for any other model: each offered tool is rated by its likeness to the brief and by the arguments that rules read from the
@@ -36,10 +36,14 @@ from batos.mind.argument_reader import (
 )
 from batos.mind.brief_values import frame_of, stem_of, words_of
 from batos.mind.json_schema import problem_with
+from batos.mind.tool_catalogue import CLAUSE, TITLE, ToolCatalogue, catalogue_of, clauses_of, names_in
+from batos.mind.tool_facts import Kind, title_of
 from batos.tools.definitions import ToolDefinition
 
 OFFERED, READ, CALLS = 8, 3, 8
 """Tools that are offered by default; tools for which arguments are read; greatest number of calls that are taken from one answer."""
+COMPARED = 128
+"""Tools whose likeness to a brief is looked at, where there are more: those that share most words with it."""
 FIT = 0.53
 """Least fitness of a tool that is called: its likeness, more for evident arguments and words of its name, less for open arguments"""
 LIKE = 0.22
@@ -124,18 +128,51 @@ class ChoiceServices:
 async def offered(
     text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None
 ) -> list[tuple[ToolOffer, float]]:
-    """Return the `k` tools that are most like a text, the most alike first, each with its likeness."""
+    """Return `k` tools for a text, the most alike first, each with its likeness: those that are most like it, share its words, do what it
+    asks for, and are needed by one another (`batos.mind.tool_catalogue`).
+    """
     if not tools:
         return []
-    frame = frame_of(text[:_TEXT_CHARS])
-    asked = [text[:_TEXT_CHARS], *([frame] if len(frame.split()) >= _FRAME_WORDS else [])]
-    rows = None if likeness is None else await likeness(asked, [offer.about for offer in tools])
+    text = text[:_TEXT_CHARS]
+    if len(tools) > COMPARED:
+        tools = [tools[at] for at in catalogue_of([offer.tool for offer in tools]).by_words(text, COMPARED)]
+    frame, clauses = frame_of(text), clauses_of(text)
+    asked = [text, *([frame] if len(frame.split()) >= _FRAME_WORDS else [])]
+    rows = None if likeness is None else await likeness([*asked, *clauses], [offer.about for offer in tools])
     if rows is None:
-        alike = [_shared(text, offer) for offer in tools]
+        alike = near = [_shared(text, offer) for offer in tools]
     else:  # a long value would hide what is asked for
-        alike = [max(whole, _FRAME * frame) for whole, frame in zip(rows[0], rows[-1], strict=True)]
-    ranked = sorted(zip(tools, alike, strict=True), key=lambda pair: -pair[1])
-    return ranked[: max(0, k)]
+        alike = [max(whole, _FRAME * frame) for whole, frame in zip(rows[0], rows[len(asked) - 1], strict=True)]
+        near = alike
+    if len(tools) > k:
+        held = catalogue_of([offer.tool for offer in tools])
+        if likeness is not None and rows is not None:
+            near = await _nearer(alike, rows[len(asked) :], [*asked, *clauses], held, likeness)
+        plausible = await _plausible(text, held, likeness)
+        chosen = held.taken(text, near, max(0, k), plausible)
+    else:
+        chosen = list(range(len(tools)))
+    return sorted(((tools[at], alike[at]) for at in chosen), key=lambda pair: -pair[1])
+
+
+async def _nearer(
+    alike: Sequence[float], rows: Sequence[Sequence[float]], asked: Sequence[str], held: ToolCatalogue, likeness: Likeness
+) -> list[float]:
+    """Return the likeness of each tool to a whole brief or to a clause of it, by what it says or by its title."""
+    titles = await likeness(asked, [title_of(tool) for tool in held.tools]) or []
+    return [
+        max(one, CLAUSE * max((row[at] for row in rows), default=0.0), TITLE * max((row[at] for row in titles), default=0.0))
+        for at, one in enumerate(alike)
+    ]
+
+
+async def _plausible(text: str, held: ToolCatalogue, likeness: Likeness | None) -> dict[Kind, float] | None:
+    """Return which things the names in a brief may be; None where it names nothing that can be looked for."""
+    names = names_in(text)
+    if not names or not held.lookups:
+        return None
+    labels = [held.labels[kind] for kind in held.lookups]
+    return held.plausibility(names, None if likeness is None else await likeness([name.text for name in names], labels))
 
 
 def _shared(text: str, offer: ToolOffer) -> float:

@@ -26,7 +26,7 @@ from batos.config.limits import GivesLimits, Limits, limit
 from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed, ToolsTied, UnknownTool
 from batos.image import effects, identity, method_doubts
 from batos.image import grants as image_grants
-from batos.image.effects import IDEMPOTENT, READS, EffectRecord
+from batos.image.effects import DONE, IDEMPOTENT, READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
@@ -186,6 +186,9 @@ class ToolUse:
 
     async def _doubt_form(self, name: str, arguments: Mapping[str, Any], result: Any) -> None:
         """Doubt the connection's method that made a call which is answered in another form than is declared."""
+        record = self._own().last_of(name, arguments)
+        if record is None or record.state != DONE:  # its user said what became of it
+            return
         if _own_method() is None or self._toolbox is None or (wrong := misfit_of(self._toolbox.find(name)[1], result)) == "":
             return
         said = f"{name}({self._short(dict(arguments))}) is not answered as it is declared: {wrong}; it answered {self._short(result)}"

@@ -37,6 +37,8 @@ class PinnedConnection(NamedTuple):
     """Tools as their place describes them now, where that differs from what was pinned, or is new."""
     changes: str = ""
     """Difference between what was pinned and what the place says now; empty without one."""
+    notes: tuple[str, ...] = ()
+    """Lines for its user on what the place has just said; empty where nothing was asked."""
 
     def tool(self, name: str) -> ToolDefinition:
         """Return the tool of a name.

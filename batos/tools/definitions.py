@@ -24,7 +24,7 @@ KINDS = ("mcp", "openapi", "http", "folder", "program", "web")
 """Kinds of connections."""
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 TOOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,99}\Z")
-_LINE_CHARS = 160
+_LINE_CHARS, _HEAD_CHARS, _SENTENCE_LEAST, _OPTIONAL = 80, 160, 24, 2
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _HIDDEN = re.compile(r"[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 
@@ -61,11 +61,19 @@ class ToolDefinition:
         return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def line(self) -> str:
-        """Return one line for a model: the name, the parameters, and the first sentence of the description."""
-        required = set(self.parameters.get("required") or ())
-        names = [name if name in required else f"{name}?" for name in self.parameters.get("properties") or {}]
+        """Return one line for a model: the name, the required parameters and a few others, and the first sentence of the description.
+
+        It is short: a catalogue of 54 operations is to cost a prompt at most 1,200 tokens (`bench/operations.py`).
+        """
+        required = list(self.parameters.get("required") or ())
+        others = [f"{name}?" for name in self.parameters.get("properties") or {} if name not in required]
+        shown = others if len(others) <= _OPTIONAL else [*others[: _OPTIONAL - 1], "…"]
         sentence = _SENTENCE.split(" ".join(self.description.split()), maxsplit=1)[0]
-        return f"{self.name}({', '.join(names)}): {sentence}"[:_LINE_CHARS].rstrip(": ")
+        title, _, said = sentence.partition(": ")
+        sentence = said if len(said) > len(title) else sentence  # a title says the same in fewer words
+        head = f"{self.name}({', '.join([*required, *shown])})"[:_HEAD_CHARS]
+        room = max(_SENTENCE_LEAST, _LINE_CHARS - len(head) - 2)
+        return f"{head}: {sentence if len(sentence) <= room else sentence[: room - 1].rstrip() + '…'}".rstrip(": ")
 
     def to_wire(self) -> dict[str, Any]:
         """Return the definition as JSON values."""

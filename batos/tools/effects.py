@@ -55,12 +55,12 @@ MESSAGE_CHARS = 4000
 """Characters of an error's message that are kept: it goes into events, questions and answers."""
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
+_NOT_AGAIN = "it is not sent again: "
 _AFTER_REST = {
     KEYED: "it is sent again with its key",
     IDEMPOTENT: "it is sent again, unless something else changed the same thing",
     VERIFIABLE: "a look tells whether it was",
 }
-_NOT_AGAIN = "it is not sent again: "
 
 Prepare = Callable[[], Awaitable[ToolCall]]
 """Makes a call ready to be sent. Raises an error where it surely cannot be made."""
@@ -194,6 +194,12 @@ class Effects:
         said = effects.canonical(arguments)
         return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said] + after)
 
+    def last_of(self, name: str, arguments: Mapping[str, Any]) -> EffectRecord | None:
+        """Return the record of the last call of these arguments; None where it has none."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said] - 1
+        return self._known.get(effects.key_of(self._identity, self._mission, name, said, occurrence))
+
     def has_asked(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the mission has asked for the next call of these arguments before, outside of trials or in one."""
         return self.next_key(name, arguments) in self.asked
@@ -309,13 +315,6 @@ class Effects:
         await self._keep(effects.end, record)
         return _outcome(self._known[record.key])
 
-    async def _rested(self, record: EffectRecord, then: str) -> None:
-        """Wait until nothing works on a request that was cut off; say so, where that takes a while."""
-        if not record.process and (left := _left_s(record)) > 0:
-            clock = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
-            self._caller.tell(record.tool, f"was cut off and may still be carried out until {clock}; then {then}")
-        await _nothing_left(record)
-
     async def _not_again(self, record: EffectRecord, refused: str) -> EffectRecord:
         """Return an effect in doubt whose user denied it meanwhile: its record says so, and the question about it does."""
         why = f"{record.why.partition(f'; {_NOT_AGAIN}')[0] or 'the system stopped'}; {_NOT_AGAIN}{refused[:_SHOWN]}"
@@ -328,6 +327,13 @@ class Effects:
         """Return a record as it is on disk: its user may have settled it while its mission waited."""
         self._known[record.key] = next((one for one in self._image.read(effects.load, self._mission) if one.key == record.key), record)
         return self._known[record.key]
+
+    async def _rested(self, record: EffectRecord, then: str) -> None:
+        """Wait until nothing works on a request that was cut off; say so, where that takes a while."""
+        if not record.process and (left := _left_s(record)) > 0:
+            clock = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
+            self._caller.tell(record.tool, f"was cut off and may still be carried out until {clock}; then {then}")
+        await _nothing_left(record)
 
     def _settled(self, record: EffectRecord, call: ToolCall | None = None) -> EffectRecord:
         """Return an effect as its user says that it ended. Each try has a question of its own: the answer to an earlier one is not its."""

@@ -20,6 +20,7 @@ from batos.tools.http import adjusted
 from batos.tools.http_sending import HttpRequest, HttpSender, check_options, checked_base, is_private_name, plain
 
 log = structlog.get_logger("batos.tools")
+_LEFT_OUT = 3  # operations that are left out, and are told
 _DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 
@@ -46,6 +47,8 @@ class OpenApiConnector:
         elif not spec.place.startswith("/") or "\0" in spec.place:
             raise InvalidInput(f"the document {shown(spec.place)} is not valid; give a URL, or an absolute path of a file")
         self._senders: dict[str, HttpSender] = {}
+        self.notes: tuple[str, ...] = ()
+        """lines for the user on the document that was read last: operations that are left out, secrets that it needs"""
 
     async def tools(self) -> Sequence[ToolDefinition]:
         """Read the document; return a tool for each operation that can be sent.
@@ -57,6 +60,7 @@ class OpenApiConnector:
         reading, base = await asyncio.to_thread(self._read, data)
         for one in reading.left_out:
             log.warning("operation_left_out", connection=self._spec.name, why=one[:300])
+        self.notes = (*_left_out(reading), *reading.notes)
         if not reading.tools:
             why = f"; left out were {'; '.join(reading.left_out[:5])}" if reading.left_out else ""
             raise InvalidInput(f"{shown(self._spec.place)} describes no operation that could be a tool{why}")
@@ -123,9 +127,8 @@ class OpenApiConnector:
         base = self._server or self._named_server(document)
         self._check_server(base)
         skipped = list(self._spec.options.get("query") or {})
-        if self._server:
-            document = {name: value for name, value in document.items() if name != "servers"}
-        return openapi_document.read(document, base, self._url, skipped), base
+        headers = list(self._spec.options.get("headers") or {})
+        return openapi_document.read(document, base, self._url, skipped, headers), base
 
     def _named_server(self, document: Mapping[str, Any]) -> str:
         found = openapi_document.servers(document, self._url)
@@ -154,6 +157,14 @@ class OpenApiConnector:
         if base not in self._senders:
             self._senders[base] = HttpSender(self._spec, self._services, base)
         return self._senders[base]
+
+
+def _left_out(reading: openapi_document.OpenApiReading) -> list[str]:
+    if not reading.left_out:
+        return []
+    count, more = len(reading.left_out), " …" * (len(reading.left_out) > _LEFT_OUT)
+    said = "; ".join(one[:200] for one in reading.left_out[:_LEFT_OUT])
+    return [f"{count} of {count + len(reading.tools)} operations are left out: {said}{more}"]
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +19,17 @@ from typing import Any, NamedTuple
 from batos.config import shown
 from batos.errors import InvalidInput
 from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
+from batos.tools import openapi_security
 from batos.tools.definitions import ToolDefinition
 
 DOCUMENT_BYTES = 32 << 20
 """Greatest size of a document."""
+WRITTEN_OUT = 5_000_000
+"""Greatest number of values of a YAML document, its aliases written out."""
 NODES = 300
 """Greatest number of schema nodes of one operation; what is beyond is cut off."""
+PARAMETERS = 500
+"""Greatest number of parameters that an operation or a path lists."""
 DEEPEST = 6
 """Greatest depth of a schema, references included."""
 _METHODS = {"get": READS, "head": READS, "options": READS, "put": IDEMPOTENT, "delete": IDEMPOTENT, "post": ACTS, "patch": ACTS}
@@ -38,6 +44,7 @@ _CHOICES = ("anyOf", "oneOf")
 _HOPS = 32
 _DESCRIPTION_CHARS = 200
 _ENUM = 200
+_VALUE_NODES = 5000
 _HIDDEN = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 _FORM = "application/x-www-form-urlencoded"
 
@@ -48,6 +55,8 @@ class OpenApiReading(NamedTuple):
     tools: tuple[ToolDefinition, ...]
     left_out: tuple[str, ...]
     nodes: int
+    notes: tuple[str, ...] = ()
+    """lines for its user: secrets that operations need"""
 
 
 def parsed(data: bytes, place: str) -> Mapping[str, Any]:
@@ -102,35 +111,50 @@ def servers(node: Mapping[str, Any], place: str) -> list[str]:
     return found
 
 
-def read(document: Mapping[str, Any], base: str, place: str = "", skipped: Sequence[str] = ()) -> OpenApiReading:
-    """Return the tools of a document's operations.
+def read(
+    document: Mapping[str, Any], base: str, place: str = "", skipped: Sequence[str] = (), headers: Sequence[str] = ()
+) -> OpenApiReading:
+    """Return the tools of a document's operations; one that is broken or cannot be sent is left out.
 
     :param base: URL that paths are beneath.
     :param place: URL of the document, where it has one.
     :param skipped: parameters of queries that the connection sets itself.
-    :raises InvalidInput: with the operation, if the document is broken.
+    :param headers: headers that it sets itself.
+    :raises InvalidInput: with the operation, if nothing of the document can be read.
     """
     schemas = _Schemas(document)
     tools: list[ToolDefinition] = []
     left_out: list[str] = []
+    broken: list[str] = []
     names: set[str] = set()
-    for path, method, shared, operation in _operations(document, schemas):
+    used: list[Mapping[str, Any]] = []
+    here = {base, *_own_servers(document, place)}
+    hidden = (*skipped, *openapi_security.query_keys(document))
+    for path, method, shared, given in _operations(document, schemas):
         where = f"{method.upper()} {path}"
         try:
+            operation = schemas.resolved(given)
+            if not isinstance(operation, Mapping):
+                raise InvalidInput("it is not an object")
             own = [url for node in (operation, shared) for url in servers({"servers": node.get("servers")}, place)]
-            if own and own[0].rstrip("/") != base:
+            if own and own[0].rstrip("/") not in here:
                 left_out.append(f"{where}: it has a server of its own, {own[0]}")
                 continue
-            tool = _Operation(document, schemas, path, method, skipped).tool(shared, operation)
+            tool = _Operation(document, schemas, path, method, hidden).tool(shared, operation)
         except _Unsupported as e:
             left_out.append(f"{where}: {e}")
         except InvalidInput as e:
-            raise InvalidInput(f"the OpenAPI document is broken at {where}: {e.message}") from None
+            broken.append(f"{where}: {e.message}")
         except (TypeError, AttributeError, ValueError, KeyError) as e:
-            raise InvalidInput(f"the OpenAPI document is broken at {where}: {type(e).__name__} {str(e)[:200]}") from None
+            broken.append(f"{where}: {type(e).__name__} {str(e)[:200]}")
         else:
             tools.append(_named(tool, _free(tool.name, names)))
-    return OpenApiReading(tuple(tools), tuple(left_out), schemas.nodes)
+            used.append(operation)
+    if broken and not tools:
+        raise InvalidInput(f"the OpenAPI document is broken at {broken[0]}")
+    notes = openapi_security.what_is_needed(document, used, headers, skipped)
+    left_out += [f"{one} (the document is broken there)" for one in broken]
+    return OpenApiReading(tuple(tools), tuple(left_out), schemas.nodes, tuple(notes))
 
 
 class _Unsupported(Exception):
@@ -143,12 +167,26 @@ def _yaml(data: bytes) -> Any:
     except ImportError:
         raise InvalidInput("YAML is not read, for PyYAML is missing; give the document as JSON") from None
     try:
-        return yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        found = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as e:
         raise ValueError(str(e)) from None
+    if (size := _written_out(found, {})) > WRITTEN_OUT:
+        raise ValueError(f"its aliases stand for {size} values; at most {WRITTEN_OUT} are allowed")
+    return found
 
 
-def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+def _written_out(value: Any, known: dict[int, float]) -> float:
+    """Return the number of values that a YAML document holds with each alias written out; infinite for one that holds itself."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = -1
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_written_out(one, known) for one in inner)
+    return known[id(value)] if known[id(value)] >= 0 else math.inf
+
+
+def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
     for path, item in (document.get("paths") or {}).items():
         if not isinstance(path, str) or not path.startswith("/"):
             if str(path).startswith("x-"):
@@ -161,9 +199,16 @@ def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tupl
             operation = item.get(method)
             if operation is None or method in _SHOWN:
                 continue
-            if not isinstance(operation, Mapping):
-                raise InvalidInput(f"the OpenAPI document is broken: {method.upper()} {path} is not an object")
             yield path, method, item, operation
+
+
+def _own_servers(document: Mapping[str, Any], place: str) -> set[str]:
+    """Return the URLs of a document's servers, as far as they are known without its user; `//HOST` is any scheme's."""
+    try:
+        found = [url.rstrip("/") for url in servers(document, place)]
+        return {scheme + url for url in found for scheme in (("https:", "http:") if url.startswith("//") else ("",))}
+    except InvalidInput:  # one has a variable without a value
+        return set()
 
 
 def _free(name: str, names: set[str]) -> str:
@@ -223,8 +268,8 @@ class _Schemas:
 
         if isinstance(properties := node.get("properties"), Mapping):
             hidden = "writeOnly" if response else "readOnly"
-            kept = {str(name): part for name, part in properties.items() if not (isinstance(part, Mapping) and part.get(hidden) is True)}
-            made["properties"] = {name: inner(part) for name, part in itertools.islice(kept.items(), max(0, self._left))}
+            kept = ((str(name), part) for name, part in properties.items() if not (isinstance(part, Mapping) and part.get(hidden) is True))
+            made["properties"] = {name: inner(part) for name, part in itertools.islice(kept, max(0, self._left))}
             made.setdefault("type", "object")
             if required := [name for name in _texts(node.get("required")) if name in made["properties"]]:
                 made["required"] = required
@@ -235,7 +280,7 @@ class _Schemas:
         for word in _CHOICES:
             if isinstance(parts := node.get(word), list) and parts:
                 made[word] = [inner(part) for part in parts[: max(1, self._left)]]
-        for part in node.get("allOf") or () if isinstance(node.get("allOf"), list) else ():
+        for part in node["allOf"][: max(1, self._left)] if isinstance(node.get("allOf"), list) else ():
             made = _both(made, inner(part))
         if "allOf" in node and "properties" in made:
             made.pop("additionalProperties", None)  # each part would refuse what the others allow
@@ -290,7 +335,7 @@ class _Operation:
         schema: dict[str, Any] = {"type": "object", "properties": self._properties, "additionalProperties": False}
         if self._required:
             schema["required"] = list(dict.fromkeys(self._required))
-        said = operation.get("summary") or operation.get("description") or f"{self._method.upper()} {self._path}"
+        said = _said(operation) or f"{self._method.upper()} {self._path}"
         return ToolDefinition(
             name=_name(operation.get("operationId"), self._method, self._path),
             description=_words(said, 600),
@@ -303,10 +348,13 @@ class _Operation:
     def _parameters(self, shared: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         found: dict[tuple[str, str], Mapping[str, Any]] = {}
         for node in (shared, operation):
-            for given in node.get("parameters") or ():
+            listed = node.get("parameters") or ()
+            if len(listed) > PARAMETERS:
+                raise _Unsupported(f"it has {len(listed)} parameters; at most {PARAMETERS} are read")
+            for given in listed:
                 one = self._schemas.resolved(given)
                 if not isinstance(one, Mapping) or not isinstance(one.get("name"), str) or not isinstance(one.get("in"), str):
-                    raise InvalidInput(f"the parameter {shown(given)} has no name or no place")
+                    raise InvalidInput(f"its parameter number {len(found) + 1} has no name or no place")
                 found[one["name"], one["in"]] = one
         return list(found.values())
 
@@ -385,7 +433,10 @@ class _Operation:
             return None
         by_status = {str(status): node for status, node in responses.items()}
         status = next((one for one in sorted(by_status) if one.startswith("2")), "default")
-        answer = self._schemas.resolved(by_status.get(status))
+        try:
+            answer = self._schemas.resolved(by_status.get(status))
+        except InvalidInput:
+            return None
         if not isinstance(answer, Mapping):
             return None
         content = answer.get("content")
@@ -395,7 +446,10 @@ class _Operation:
             schema = about.get("schema") if isinstance(about, Mapping) else None
         if not isinstance(schema, Mapping):
             return None
-        body = self._schemas.schema(schema, response=True)
+        try:
+            body = self._schemas.schema(schema, response=True)
+        except InvalidInput:  # a reference in it leads nowhere: the call can be made all the same
+            return None
         return {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": {"type": "string"}}}
 
 
@@ -453,6 +507,14 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_json(value: Any) -> bool:
+    """Return True for a value that JSON can hold in a bounded size. It is counted first: in YAML a small text may stand for a huge one."""
+    left, open_ = _VALUE_NODES, [value]
+    while open_:
+        one = open_.pop()
+        left -= 1 + (len(one) if isinstance(one, dict | list) else 0)
+        if left < 0:
+            return False
+        open_ += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
     try:
         return len(json.dumps(value, allow_nan=False)) <= 20_000
     except (TypeError, ValueError, RecursionError):
@@ -460,7 +522,15 @@ def _is_json(value: Any) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [one for one in value[: 4 * NODES] if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _said(operation: Mapping[str, Any]) -> str:
+    """Return the summary and the description, without saying the same twice."""
+    short, long = (_words(operation.get(name), 600) for name in ("summary", "description"))
+    if not short or not long or long.casefold().startswith(short.rstrip(".").casefold()):
+        return long or short
+    return f"{short.rstrip('.')}: {long}"
 
 
 def _words(said: Any, most: int) -> str:

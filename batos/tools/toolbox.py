@@ -126,7 +126,7 @@ class Toolbox:
         finally:
             await _closed(connector)
         log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools))
-        return self.connections()[spec.name]
+        return self.connections()[spec.name]._replace(notes=_notes(connector))
 
     async def test(self, name: str) -> PinnedConnection:
         """Ask a connection's place for its tools anew. What differs from what was pinned is suspended.
@@ -142,7 +142,7 @@ class Toolbox:
         changes = await self._image.system(connections.offer, name, tools, mission="operator")
         if changes:
             log.warning("tools_changed", connection=name, hint=f"batos tools test {name}")
-        return self.connection(name)
+        return self.connection(name)._replace(notes=_notes(connector))
 
     async def accept(self, name: str) -> PinnedConnection:
         """Pin the tools of a connection as its place describes them now."""
@@ -217,6 +217,11 @@ class Toolbox:
             raise
         body = found.get("body", found) if isinstance(found, dict) else found
         return found if body not in (None, "", [], {}, False) else None
+
+
+def _notes(connector: Connector) -> tuple[str, ...]:
+    """Return what a connector has to tell of what its place said; most have nothing."""
+    return tuple(getattr(connector, "notes", ()))
 
 
 def _check_chosen(spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:

@@ -193,6 +193,15 @@ def test_what_was_added_says_what_asks_and_what_to_do(capsys: pytest.CaptureFixt
     assert hint == "what acts asks first; `batos allow shop.post` lets that one"
 
 
+def test_what_was_added_says_what_its_place_lacks_and_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = ["2 of 9 operations are left out: POST /a: its body is text/csv", "7 of 7 operations ask for a secret: k, given by --header"]
+    code, _ = batos({"tool_add": told({**WHOLE, "notes": notes})}, "tools", "add", "shop", "--http", "https://shop.example")
+    assert code == 0
+    said = capsys.readouterr()
+    for note in notes:
+        assert note in " ".join((said.out + said.err).split())
+
+
 def test_a_server_that_says_it_only_reads_may_be_trusted(capsys: pytest.CaptureFixture[str]) -> None:
     claims = {"class": "acts", "verdict": "ask", "says_reads": True}
     hint = hints_of(capsys, {"name": "now", **claims}, {"name": "then", **claims})[1]

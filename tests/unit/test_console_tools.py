@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from batos.console.access import ConsoleLimits
 from batos.image import effects
 from batos.image.effects import ACTS, DONE, IN_DOUBT, INTENDED, EffectRecord
 from batos.image.grants import GrantRecord, add
@@ -13,6 +14,7 @@ from batos.tools.definitions import ConnectionSpec, ToolDefinition
 from tests.support.console import seated, seen, served
 from tests.support.missions import submit
 
+ROWS = ConsoleLimits().rows
 DOUBT, SOLD = "d" * 32, "a" * 32
 
 
@@ -53,3 +55,23 @@ async def test_connections_grants_and_effects_are_shown_and_settled(tmp_path: Pa
         assert (await seat.post("/grant/remove", number="1")).status_code == 303
         assert "No grants" in seen(await seat.see("/tools"))
         assert (await seat.post("/grant/remove", number="1")).status_code == 400
+
+
+async def test_tools_are_searched_by_words_and_a_long_list_is_cut(tmp_path: Path) -> None:
+    tools = [ToolDefinition(name=f"thing{n}", kind="reads", description=f"Reads <i>thing</i> {n}.") for n in range(ROWS + 1)]
+
+    def many(root: Any) -> None:
+        connections.add(root, ConnectionSpec("shop", "http", "https://a.example"), [*tools, ToolDefinition(name="sell")])
+
+    async with served(tmp_path) as kernel, seated(kernel) as seat:
+        assert 'role="search"' not in await seat.see("/tools")
+        await kernel.image.system(many)
+        text = seen(await seat.see("/tools"))
+        assert f"{ROWS + 2} tools" in text
+        assert "2 more: search for them" in text
+        text = seen(await seat.see("/tools?q=ACTS+sell"))
+        assert f"1 of {ROWS + 2} tools" in text
+        assert "thing1" not in text
+        page = await seat.see("/tools?q=%3Cscript%3E")
+        assert f"0 of {ROWS + 2} tools" in seen(page)
+        assert "<script>" not in page.partition("<main")[2], "what is searched for is text"

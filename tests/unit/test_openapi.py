@@ -143,6 +143,98 @@ def test_what_cannot_be_sent_is_left_out_and_told() -> None:
     assert "multipart/form-data" in found.left_out[0]
 
 
+def test_one_broken_operation_does_not_take_the_others_away() -> None:
+    lost = {"get": with_body({"$ref": "#/components/schemas/None"})}
+    split = {"get": {"$ref": "resources/b.yml"}}
+    found = openapi_document.read(document({"/a": lost, "/b": split, "/c": {"get": {}}}), BASE)
+    assert [tool.name for tool in found.tools] == ["get_c"]
+    assert "GET /a: the reference '#/components/schemas/None' leads nowhere" in found.left_out[0]
+    assert "GET /b" in found.left_out[1]
+    assert "bundle" in found.left_out[1]
+
+
+def test_a_result_whose_schema_is_broken_does_not_keep_a_call_from_being_made() -> None:
+    answers = ({"content": {"application/json": {"schema": {"$ref": "#/nowhere"}}}}, {"$ref": "#/nowhere"})
+    made = tools_of({f"/{at}": {"get": {"responses": {"200": answer}}} for at, answer in enumerate(answers)})
+    assert [tool.result for tool in made.values()] == [None, None]
+
+
+def test_what_an_operation_says_is_its_summary_and_its_description() -> None:
+    long = {"summary": "Get Credits", "description": "Get the cast of a film."}
+    twice = {"summary": "Get the cast", "description": "Get the cast of a film."}
+    made = tools_of({"/a": {"get": long}, "/b": {"get": twice}, "/c": {"get": {"summary": "Only this."}}})
+    assert [tool.description for tool in made.values()] == [
+        "Get Credits: Get the cast of a film.", "Get the cast of a film.", "Only this.",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["https://internal.example/", "//internal.example"])
+def test_a_path_that_names_the_documents_own_server_goes_where_its_user_said(named: str) -> None:
+    own = {"servers": [{"url": "https://internal.example"}]}
+    other = {"servers": [{"url": "https://files.example"}]}
+    given = document({"/a": {"get": {}, **own}, "/b": {"get": other}}, servers=[{"url": named}])
+    found = openapi_document.read(given, BASE)
+    assert [tool.name for tool in found.tools] == ["get_a"]
+    assert found.left_out == ("GET /b: it has a server of its own, https://files.example",)
+
+
+KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
+SECURED = [
+    ({"shop-key": KEY}, "--header 'X-Key: {secret:shop-key}'", {"headers": ["x-key"]}),
+    ({"1": {**KEY, "in": "query", "name": "key"}}, """--option 'query={"key": "{secret:key_1}"}'""", {"skipped": ["key"]}),
+    ({"c": {**KEY, "in": "cookie", "name": "sid"}}, "--header 'Cookie: sid={secret:c}'", {"headers": ["Cookie"]}),
+    ({"b": {"type": "http", "scheme": "bearer"}}, "--header 'Authorization: Bearer {secret:b}'", {"headers": ["Authorization"]}),
+    ({"b": {"type": "http", "scheme": "Basic"}}, "Basic {secret:b}' (the secret is USER:PASSWORD", {"headers": ["authorization"]}),
+    ({"o": {"type": "oauth2", "flows": {}}}, "Bearer {secret:o}' (the secret is an access token)", {"headers": ["authorization"]}),
+]
+
+
+@pytest.mark.parametrize(("schemes", "said", "given"), SECURED)
+@pytest.mark.parametrize("old", [False, True])
+def test_a_secret_that_operations_need_is_told_until_it_is_given(
+    schemes: dict[str, Any], said: str, given: dict[str, list[str]], old: bool
+) -> None:
+    if old and "bearer" not in said.lower():
+        schemes = {name: {**one, "type": "basic"} if one["type"] == "http" else one for name, one in schemes.items()}
+    where = {"securityDefinitions": schemes} if old and "bearer" not in said.lower() else {"components": {"securitySchemes": schemes}}
+    needed = [{name: []} for name in schemes]
+    paths = {"/a": {"get": {"parameters": [{"name": "key", "in": "query", "required": True}]}}, "/b": {"get": {"security": []}}}
+    told = openapi_document.read(document(paths, security=needed, **where), BASE)
+    assert len(told.notes) == 1
+    assert told.notes[0].startswith("1 of 2 operations ask for a secret: ")
+    assert said in told.notes[0]
+    in_query = any(one.get("in") == "query" for one in schemes.values())
+    assert ("key" in told.tools[0].parameters["properties"]) is not in_query  # a key is not a model's to give
+    assert openapi_document.read(document(paths, security=needed, **where), BASE, **given).notes == ()  # type: ignore[arg-type]
+
+
+def test_a_secret_is_told_where_a_document_only_describes_it_and_not_where_one_may_do_without() -> None:
+    schemes = {"components": {"securitySchemes": {"k": KEY, "t": {"type": "http", "scheme": "bearer"}}}}
+    assert "X-Key: {secret:k}" in openapi_document.read(document({"/a": {"get": {}}}, **schemes), BASE).notes[0]
+    optional = document({"/a": {"get": {}}}, security=[{}, {"k": []}], **schemes)
+    assert openapi_document.read(optional, BASE).notes == ()
+    both = openapi_document.read(document({"/a": {"get": {"security": [{"k": [], "t": []}]}}}, **schemes), BASE).notes
+    assert "{secret:k}' and t, given by --header 'Authorization: Bearer {secret:t}'" in both[0]
+
+
+def test_a_small_text_that_stands_for_a_huge_document_is_refused() -> None:
+    layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 20)}]\n" for n in range(1, 12))
+    with pytest.raises(InvalidInput, match="aliases stand for"):
+        openapi_document.parsed(b"openapi: 3.0.0\npaths: {}\nl0: &l0 x\n" + layers.encode(), "/doc.yaml")
+    with pytest.raises(InvalidInput, match="aliases stand for inf"):
+        openapi_document.parsed(b"openapi: 3.0.0\npaths: {}\na: &a [*a]\n", "/doc.yaml")
+
+
+def test_an_operation_with_too_many_parameters_is_left_out() -> None:
+    def listed(count: int) -> dict[str, Any]:
+        return {"get": {"parameters": [{"name": f"p{n}", "in": "query", "schema": {"type": "string"}} for n in range(count)]}}
+
+    most = openapi_document.PARAMETERS
+    found = openapi_document.read(document({"/a": listed(most), "/b": listed(most + 1)}), BASE)
+    assert [tool.name for tool in found.tools] == ["get_a"]
+    assert "at most 500" in found.left_out[0]
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

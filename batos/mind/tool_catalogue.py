@@ -1,0 +1,214 @@
+"""Catalogue of tools: which few of many are offered for a brief.
+
+A tool is rated by its likeness to the brief, by the words that it shares with it (rare ones count more, and a word that a chosen tool has
+already counts less), and by what the brief asks to be done. Tools are taken in the order of this rating, each with those that it depends
+on: one that needs `movie_id` brings the best of those whose answers hold movies, and one that acts on a path the one that reads it. Where
+the brief names something, the tools that look for such things come first.
+
+Nothing here knows an API. What a tool needs and gives is read from its path, its parameters, and the schema of its result (`tool_facts`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from batos.mind.brief_values import NAME, QUOTED, folded, values_of, words_of
+from batos.mind.tool_facts import Kind, facts_of, kinds_given, marks_of
+from batos.tools.definitions import ToolDefinition
+
+CLAUSES, NAMES = 6, 4
+"""Greatest number of clauses of a brief that are compared with tools, and of the names in it."""
+CLAUSE, TITLE = 0.9, 0.8
+"""Weights of the likeness of a clause, and of the likeness to a tool's title alone"""
+_WORDS, _ANSWERED, _AGAIN = 0.3, 0.4, 0.7  # weights of shared words, of those that only a result has, and of those that were met before
+_SHORT = 12.0  # sum of rarities at which words count by their weight: a long brief does not thin them out as much as its length says
+_PATH = 0.5  # weight of the share of a path's words that the brief has
+_KIND, _BESIDE, _AGENT = 0.3, 0.4, 0.4  # weights of a thing that the brief names: in general, beside its name, and as one who did something
+_LOOKUPS, _PLAUSIBLE = 2, 0.5  # lookups that come first, and the least share of the best one's plausibility
+_OWN, _VERB, _MAKING = 0.2, 0.2, 0.1
+_CHAIN, _SEEKS, _NEEDS = 3, 0.3, 0.3  # tools of a chain; what speaks for one that seeks, and against one that needs something itself
+_KEPT = 4  # catalogues that are remembered
+_CLAUSE_END = re.compile(r"[.;:!?,]\s|\s(?:and|then|und|dann|et|puis|y|luego)\s", re.IGNORECASE)
+_MINE = re.compile(r"\b(?:my|mine|I|me|mein\w?|ich|mon|mes|je|mi|mis|yo)\b")
+_REMOVES = re.compile(
+    r"\b(?:delet|remov|clear|cancel|drop|eras|discard|unfollow|unsubscrib|empty|revok|lösch|entfern|supprim|elimin|borr)", re.IGNORECASE
+)
+_MAKES = re.compile(r"\b(?:creat|mak|new|add|open|post|register|book|order|erstell|neu|anleg|cré|crea|nuev)", re.IGNORECASE)
+_AGENT_BEFORE = re.compile(r"\b(?:by|von|par|por)\s{1,3}(?:the\s)?\Z", re.IGNORECASE)
+
+
+class NamedThing(NamedTuple):
+    """Name in a brief."""
+
+    text: str
+    beside: frozenset[str]
+    """stems of the words right before and behind it"""
+    agent: bool
+    """True if the brief speaks of what it did or has: `by NAME`, `NAME's`"""
+
+
+class ToolCatalogue:
+    """The tools that a mission may call, compared with one another."""
+
+    def __init__(self, tools: Sequence[ToolDefinition]) -> None:
+        self.tools = tuple(tools)
+        self._facts = [facts_of(tool) for tool in tools]
+        self.labels: dict[Kind, str] = {need: label for one in self._facts for need, label in zip(one.needs, one.labels, strict=True)}
+        """a word for each thing that a tool needs"""
+        self._marks = marks_of(self._facts, set(self.labels))
+        self._gives = [kinds_given(one, set(self.labels), self._marks) for one in self._facts]
+        counts = Counter(stem for one in self._facts for stem in {*one.words, *one.answers})
+        self._rarity = {stem: math.log(1 + len(tools) / count) for stem, count in counts.items()}
+        self._readers = {one.path: at for at, one in enumerate(self._facts) if one.path and not one.acts}
+        self.lookups: dict[Kind, list[int]] = {}
+        """places of the tools that look for a thing by a free text"""
+        for at, one in enumerate(self._facts):
+            if one.seeks and not one.needs:
+                own = one.about(set(self.labels))
+                for kind in [own] if own is not None and own in self._gives[at] and () in one.holds else self._gives[at]:
+                    self.lookups.setdefault(kind, []).append(at)
+
+    def by_words(self, text: str, k: int) -> list[int]:
+        """Return the places of the `k` tools that share most with a text, by words alone, in their order here."""
+        known, said = self._known(text), _said(text)
+        rated = [self._shared(at, known, {}) + _PATH * self._path_share(at, said, set()) for at in range(len(self.tools))]
+        return sorted(sorted(range(len(rated)), key=lambda at: -rated[at])[:k])
+
+    def plausibility(self, named: Sequence[NamedThing], alike: Sequence[Sequence[float]] | None) -> dict[Kind, float]:
+        """Return how likely a name is that of a thing of each kind that can be looked for.
+
+        :param alike: likeness of each name to the label of each kind of `lookups`; None without an embedder.
+        """
+        persons = {kind for kind, label in self.labels.items() if _is_person(label, self._marks.get(kind, frozenset()))}
+        found = dict.fromkeys(self.lookups, 0.0)
+        for at, name in enumerate(named):
+            for place, kind in enumerate(self.lookups):
+                by_name = 0.0 if alike is None else alike[at][place]
+                told = by_name + _BESIDE * bool(name.beside & set(kind)) + _AGENT * (name.agent and kind in persons)
+                found[kind] = max(found[kind], told)
+        return found
+
+    def taken(self, text: str, near: Sequence[float], k: int, plausible: Mapping[Kind, float] | None = None) -> list[int]:
+        """Return the places of the tools that are offered, at most `k`.
+
+        :param near: likeness of each tool to the text.
+        :param plausible: what `plausibility` says of the names in it; None where it has none.
+        """
+        said, known = _said(text), self._known(text)
+        base = [near[at] + self._asked(at, text, plausible or {}) for at in range(len(self.tools))]
+        found: dict[int, None] = {}
+        if plausible:
+            ordered = sorted(plausible, key=lambda kind: -plausible[kind])[:_LOOKUPS]
+            for kind in ordered:
+                if plausible[kind] >= _PLAUSIBLE * plausible[ordered[0]] and len(found) < k:
+                    found[max(self.lookups[kind], key=base.__getitem__)] = None
+        met: dict[str, float] = {}
+        while len(found) < min(k, len(self.tools)):
+            rated = [
+                one + _WORDS * self._shared(at, known, met) + _PATH * self._path_share(at, said, met.keys()) for at, one in enumerate(base)
+            ]
+            best = max((at for at in range(len(rated)) if at not in found), key=rated.__getitem__)
+            for at in self._chain(best, rated, found)[: k - len(found)]:
+                found[at] = None
+                met |= dict.fromkeys(known.keys() & self._facts[at].words.keys(), _AGAIN)
+        return list(found)
+
+    def _known(self, text: str) -> dict[str, float]:
+        """Return the words of a text that a tool has, with their rarity."""
+        return {stem: self._rarity[stem] for stem in _said(text) if stem in self._rarity}
+
+    def _shared(self, at: int, known: Mapping[str, float], met: Mapping[str, float]) -> float:
+        words, answers = self._facts[at].words, self._facts[at].answers
+        whole = sum(known.values())
+        gain = sum(
+            rare * max(words.get(stem, 0.0), _ANSWERED * answers.get(stem, 0.0)) * met.get(stem, 1.0) for stem, rare in known.items()
+        )
+        return gain / (whole * _SHORT) ** 0.5 if whole else 0.0
+
+    def _path_share(self, at: int, said: frozenset[str], met: Collection[str]) -> float:
+        path = self._facts[at].path_words
+        whole = sum(self._rarity[stem] for stem in path)
+        return sum(self._rarity[stem] * (_AGAIN if stem in met else 1.0) for stem in path & said) / whole if whole else 0.0
+
+    def _asked(self, at: int, text: str, plausible: Mapping[Kind, float]) -> float:
+        """Return what speaks for a tool by what it does and for whom."""
+        one = self._facts[at]
+        removes = bool(_REMOVES.search(text))
+        rated = _KIND * plausible.get(one.needs[0], 0.0) if one.needs else 0.0
+        if one.method == "DELETE":
+            rated += _VERB if removes else -_VERB
+        if one.method == "POST" and _MAKES.search(text):
+            rated += _MAKING
+        return rated + (_OWN if one.own and _MINE.search(text) else 0.0)
+
+    def _chain(self, at: int, rated: Sequence[float], found: Mapping[int, None]) -> list[int]:
+        """Return a tool and those that it depends on, as far as they are not among those that were found."""
+        chain, open_ = [at], list(self._facts[at].needs[:1])
+        if self._facts[at].acts and (reading := self._readers.get(self._facts[at].path)) is not None:
+            chain.append(reading)
+        while open_ and len(chain) < _CHAIN:
+            need = open_.pop(0)
+            if any(need in self._gives[one] for one in (*found, *chain) if one != at):
+                continue
+            able = [one for one, gives in enumerate(self._gives) if need in gives and one not in chain]
+            if able:
+                best = max(able, key=lambda one: rated[one] + _SEEKS * self._facts[one].seeks - _NEEDS * len(self._facts[one].needs))
+                chain.append(best)
+                open_ += self._facts[best].needs[:1]
+        return [one for one in chain if one not in found]
+
+
+def catalogue_of(tools: Sequence[ToolDefinition]) -> ToolCatalogue:
+    """Return the catalogue of some tools; the last few are remembered."""
+    key = tuple(map(id, tools))
+    held = _HELD.pop(key, None) or ToolCatalogue(tools)  # it holds the tools, so that no other one gets their places
+    _HELD[key] = held
+    while len(_HELD) > _KEPT:
+        del _HELD[next(iter(_HELD))]
+    return held
+
+
+_HELD: dict[tuple[int, ...], ToolCatalogue] = {}
+
+
+def clauses_of(text: str) -> list[str]:
+    """Return the parts of a brief that may each ask for a tool; none where it has one part."""
+    found = [part.strip() for part in _CLAUSE_END.split(text)]
+    found = [part for part in found if len(part.split()) > 1]
+    return found[:CLAUSES] if len(found) > 1 else []
+
+
+def names_in(text: str) -> list[NamedThing]:
+    """Return the names and quotations in a brief that lie in no other one; words in capitals alone are none."""
+    found = [one for one in values_of(text) if one.kind in (NAME, QUOTED) and isinstance(one.value, str)]
+    outer = [one for one in found if not any(one.value != other.value and one.value in other.value for other in found)]
+    names = []
+    for one in outer:
+        if one.value.isupper() and len(one.value) < 4:
+            continue
+        before, behind = text[: one.start], text[one.end :]
+        beside = {word.stem for word in (*words_of(before)[-2:], *words_of(behind)[:1]) if word.stem}
+        agent = behind[:2] in ("'s", "’s") or _AGENT_BEFORE.search(before) is not None
+        names.append(NamedThing(one.value, frozenset(beside), agent))
+    return list({name.text: name for name in names}.values())[:NAMES]
+
+
+def _said(text: str) -> frozenset[str]:
+    return frozenset(word.stem for word in words_of(text) if word.stem)
+
+
+def _is_person(label: str, fields: frozenset[str]) -> bool:
+    return folded(label).rstrip("s") in _PERSONS or len(_PERSONAL & fields) > 1
+
+
+_PERSONS = frozenset({
+    "person", "people", "user", "artist", "author", "actor", "member", "contact", "customer", "employee", "player", "owner", "friend",
+    "patient", "student",
+})  # fmt: skip
+_PERSONAL = frozenset({
+    "birthday", "gender", "first_name", "last_name", "firstname", "lastname", "email", "biography", "birthdate", "date_of_birth", "phone",
+})  # fmt: skip

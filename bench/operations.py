@@ -1,0 +1,245 @@
+"""Operations that a catalogue offers for a brief, and what reading a description costs. No model is asked but the embedder.
+
+Ends with one JSON line.
+
+`recall` is measured on RestBench (repository Yifan-Song793/RestGPT: `specs/tmdb_oas.json`, `specs/spotify_oas.json`, `datasets/tmdb.json`,
+`datasets/spotify.json`, all four in the folder `--restbench`): the share of tasks of which ALL operations of the known solution are among
+the 8 that are offered. Names of path parameters do not count. Tasks of even numbers are `tuned`: what the rules are was chosen by looking
+at them; those of odd numbers are `held`. `words` is the same without an embedder. `unknown`: tasks that name an operation which the
+document does not have; they count as missed.
+
+`prompt`: tokens of one line each for all operations of a document, at 4 characters a token (`chars`) and by the embedded model's own
+tokenizer (`tokens`). `answer_s`: median seconds from a document at a URL to the answer of a reading operation, without a model: the
+document is fetched, read, checked and pinned in an image, a call is checked, sent and answered (over loopback). `documents`, with
+`--documents FOLDER`: of each document there its operations, the seconds to read it, the mebibytes that the process grew by beyond what it
+is after its imports, and how many operations are left out; or why it is refused.
+
+    python bench/operations.py --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+from tool_choice import BUILD, DEADLINE_S, HALVES, Remembered
+
+from batos import logs
+from batos.bridge.client import OllamaInference, connect
+from batos.bridge.ollama_server import OllamaService
+from batos.bridge.profiles import load_profile, modelfiles_folder
+from batos.bridge.provisioning import Provisioner
+from batos.config import load
+from batos.errors import InvalidInput
+from batos.image.identity import ActingState
+from batos.image.living_image import LivingImage
+from batos.mind.text_likeness import TextLikeness
+from batos.mind.tool_choice import OFFERED, ToolOffer, offered
+from batos.tools import connections, openapi_document
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolLimits, check_definitions
+from batos.tools.toolbox import Toolbox
+
+SETS = ("tmdb", "spotify")
+
+
+class Task(NamedTuple):
+    """A request, with the operations of its known solution, as `METHOD /path/{}`."""
+
+    text: str
+    half: str
+    gold: frozenset[str]
+
+
+class Catalogue(NamedTuple):
+    """The operations of a document."""
+
+    offers: list[ToolOffer]
+    tasks: list[Task]
+
+    def operations(self, chosen: Sequence[ToolOffer]) -> set[str]:
+        """The operations of some tools, in the form of the tasks."""
+        return {_form(f"{one.tool.details['method']} {one.tool.details['path']}") for one in chosen}
+
+
+def _form(operation: str) -> str:
+    return re.sub(r"\{[^{}]*\}", "{}", operation.strip())
+
+
+def catalogue(folder: Path, name: str) -> Catalogue:
+    """One part of RestBench."""
+    offers = [ToolOffer(f"{name}.{tool.name}", tool) for tool in _read(folder / "specs" / f"{name}_oas.json").tools]
+    told = json.loads((folder / "datasets" / f"{name}.json").read_text("utf-8"))
+    tasks = [Task(one["query"], HALVES[at % 2], frozenset(map(_form, one["solution"]))) for at, one in enumerate(told)]
+    return Catalogue(offers, tasks)
+
+
+def _read(file: Path) -> openapi_document.OpenApiReading:
+    document = openapi_document.parsed(file.read_bytes(), str(file))
+    return openapi_document.read(document, next(iter(openapi_document.servers(document, "")), "").rstrip("/"))
+
+
+async def recall(held: Catalogue, likeness: TextLikeness | None, missed: list[str]) -> dict[str, str]:
+    """Tasks of which all operations are offered, by half."""
+    found = dict.fromkeys(HALVES, 0)
+    for task in held.tasks:
+        best = await offered(task.text, held.offers, OFFERED, likeness)
+        offers = held.operations([offer for offer, _ in best])
+        found[task.half] += task.gold <= offers
+        if not task.gold <= offers and task.half == HALVES[0]:
+            missed.append(f"{task.text}: lacks {sorted(task.gold - offers)}; offered {sorted(offers)}")
+    of = {half: sum(task.half == half for task in held.tasks) for half in HALVES}
+    return {half: f"{found[half]} of {of[half]}" for half in HALVES}
+
+
+async def prompt(held: Catalogue, host: str, model: str) -> dict[str, int]:
+    """What the lines of all operations cost a prompt."""
+    text = "\n".join(offer.tool.line() for offer in held.offers)
+    async with connect(host) as client:
+        told = await client.generate(
+            model=model, prompt=text, raw=True, options={"num_predict": 1, "num_ctx": 8192, "temperature": 0}, keep_alive=0
+        )
+    return {"operations": len(held.offers), "chars": len(text) // 4, "tokens": int(told.prompt_eval_count or 0)}
+
+
+class _Place(BaseHTTPRequestHandler):
+    """An API with a document of 54 operations; each answers with its path."""
+
+    def do_GET(self) -> None:
+        paths = {f"/things{n}/{{id}}": {"get": {"operationId": f"thing{n}"}} for n in range(54)}
+        told: Any = {"openapi": "3.1.0", "paths": paths} if self.path == "/doc.json" else {"path": self.path}
+        data = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+async def first_answer(times: int = 9) -> float:
+    """Median seconds from a document to the first answer."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Place)
+    Thread(target=server.serve_forever, daemon=True).start()
+    taken = []
+    with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:
+        image = await LivingImage.open(f"file://{folder}/image.fs", steps=(connections.install,))
+        services = ConnectorServices(secret=lambda name: "", folder=Path(folder))
+        toolbox = Toolbox(image, services, ActingState("bench"))
+        for at in range(times):
+            begun = time.perf_counter()
+            await toolbox.add(ConnectionSpec(f"api{at}", "openapi", f"http://127.0.0.1:{server.server_port}/doc.json"))
+            call = await toolbox.prepare(f"api{at}.thing7", {"id": "42"})
+            answer = await call.send(Delivery(f"key{at}"))
+            taken.append(time.perf_counter() - begun)
+            assert answer["body"]["path"] == "/things7/42", answer
+        await toolbox.close()
+        await image.close()
+    server.shutdown()
+    server.server_close()
+    return round(statistics.median(taken), 3)
+
+
+def documents(folder: Path) -> dict[str, Any]:
+    """What reading each document of a folder costs, each in a process of its own."""
+    found: dict[str, Any] = {}
+    for file in sorted(folder.iterdir()):
+        done = subprocess.run([sys.executable, __file__, "--one", file], capture_output=True, text=True, check=True, timeout=120)
+        found[file.name] = json.loads(done.stdout)
+    return found
+
+
+def one(file: Path) -> dict[str, Any]:
+    """What reading one document costs."""
+    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    try:
+        reading = _read(file)
+        check_definitions(file.stem, reading.tools, ToolLimits())
+    except InvalidInput as e:
+        return {"refused": e.message[:300], "seconds": round(time.perf_counter() - begun, 2)}
+    seconds, grown = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    size = sum(len(json.dumps(tool.to_wire())) for tool in reading.tools)
+    return {
+        "operations": len(reading.tools), "left_out": len(reading.left_out), "seconds": round(seconds, 2), "mib": grown >> 10,
+        "pinned_mib": round(size / (1 << 20), 1), "notes": len(reading.notes),
+    }  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def started(args: argparse.Namespace) -> AsyncIterator[str]:
+    """The address of an Ollama with the profile's models: the one that `args` names, or one that lasts as long as the block."""
+    with tempfile.TemporaryDirectory(prefix="batos-bench-", dir=args.dir) as folder:
+        service = OllamaService(load({"data": folder, "ollama_host": args.host or "127.0.0.1:1"}, environ={}))
+        host = await service.start()
+        try:
+            async with connect(host) as client:
+                await Provisioner(client, load_profile(args.profile), modelfiles_folder()).ensure()
+            yield host
+        finally:
+            await service.stop()
+
+
+async def run(args: argparse.Namespace) -> dict[str, Any]:
+    """The figures."""
+    profile = load_profile(args.profile)
+    figures: dict[str, Any] = {"bench": "operations", "answer_s": await first_answer()}
+    if args.documents is not None:
+        figures["documents"] = documents(args.documents)
+    async with started(args) as host:
+        inference = OllamaInference(host)
+        likeness = TextLikeness(Remembered(inference, args.kept), profile.embedder, deadline_s=DEADLINE_S)  # type: ignore[arg-type]
+        for name in SETS:
+            held, missed = catalogue(args.restbench, name), list[str]()
+            unknown = held.operations(held.offers)
+            figures[name] = {
+                "recall": await recall(held, likeness, missed),
+                "words": await recall(held, None, []),
+                "unknown": sum(not task.gold <= unknown for task in held.tasks),
+                "prompt": await prompt(held, host, profile.base),
+            }
+            if args.missed:
+                print("\n".join(missed))
+        await inference.close()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="only the last line, which is JSON in any case")
+    parser.add_argument("--host", default="", help="address of an Ollama that runs; default: one of its own")
+    parser.add_argument("--profile", default="embedded")
+    parser.add_argument("--restbench", type=Path, default=BUILD / "restbench", help="folder of RestBench's four files")
+    parser.add_argument("--documents", type=Path, help="folder of OpenAPI documents that are read")
+    parser.add_argument("--missed", action="store_true", help="say which tasks of the tuned half are missed")
+    parser.add_argument("--kept", type=Path, default=BUILD / "operations" / "vectors.db", help="file of vectors")
+    parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models, 300 MB")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    logs.configure("error", "json")
+    if args.one is not None:
+        print(json.dumps(one(args.one)))
+        return
+    figures = asyncio.run(run(args))
+    if not args.json:
+        for name, value in figures.items():
+            print(f"{name:12} {json.dumps(value)}")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Which few of many tools are offered: by words, by what they need of one another, and by the names in a brief."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from batos.mind.tool_catalogue import catalogue_of, clauses_of, names_in
+from batos.mind.tool_choice import COMPARED, ToolOffer, offered
+from batos.mind.tool_facts import facts_of
+from batos.tools import openapi_document
+
+ID, NAME, TEXT = {"id": {"type": "integer"}}, {"name": {"type": "string"}}, {"type": "string"}
+
+
+def answer(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"responses": {"200": {"content": {"application/json": {"schema": schema}}}}}
+
+
+def thing(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {**ID, **fields}}
+
+
+def many(schema: dict[str, Any], field: str = "results") -> dict[str, Any]:
+    return {"type": "object", "properties": {field: {"type": "array", "items": schema}}}
+
+
+SHIP = thing(tonnage=TEXT, flag=TEXT, launched=TEXT)
+SAILOR = thing(birthday=TEXT, email=TEXT, rank=TEXT)
+SOUGHT = {"parameters": [{"name": "q", "in": "query", "schema": TEXT}]}
+PATHS: dict[str, Any] = {
+    "/search/ships": {"get": {"summary": "Search ships", **SOUGHT, **answer(many(SHIP))}},
+    "/search/sailors": {"get": {"summary": "Search people", **SOUGHT, **answer(many(SAILOR))}},
+    "/ships/newest": {"get": {"summary": "The newest ships", **answer(many(SHIP))}},
+    "/ships/{ship_id}": {"get": {"summary": "One ship", **answer(SHIP)}, "delete": {"summary": "Scrap a ship"}},
+    "/ships/{ship_id}/crew": {"get": {"summary": "Who sails on a ship", **answer(many(SAILOR, "aboard"))}},
+    "/ships/{ship_id}/cargo": {"get": {"summary": "Freight of a ship"}, "put": {"summary": "Load freight onto a ship"}},
+    "/ships/{ship_id}/route": {"get": {"summary": "Ports on the route of a ship"}},
+    "/sailors/{sailor_id}": {"get": {"summary": "One sailor", **answer(SAILOR)}},
+    "/sailors/{sailor_id}/medals": {"get": {"summary": "Medals of a sailor"}},
+    "/me/watches": {"get": {"summary": "Watches of the current user"}},
+    "/ports": {"get": {"summary": "All ports", **answer(many(thing(depth=TEXT)))}},
+    "/ports/{port_id}/tides": {"get": {"summary": "Tides of a port"}},
+    "/weather": {"get": {"summary": "Weather at sea"}},
+}
+
+
+def offers_of(paths: dict[str, Any]) -> list[ToolOffer]:
+    document = {"openapi": "3.1.0", "paths": paths}
+    return [ToolOffer(f"sea.{tool.name}", tool) for tool in openapi_document.read(document, "https://sea.example").tools]
+
+
+OFFERS = offers_of(PATHS)
+
+
+async def paths_offered(text: str, k: int, likeness: Any = None) -> set[str]:
+    found = await offered(text, OFFERS, k, likeness)
+    return {f"{offer.tool.details['method']} {offer.tool.details['path']}" for offer, _ in found}
+
+
+def test_a_tool_says_what_it_needs_and_what_its_result_holds() -> None:
+    by_path = {(one.tool.details["method"], one.tool.details["path"]): facts_of(one.tool) for one in OFFERS}
+    assert by_path["GET", "/ships/{ship_id}/crew"].needs == (("ship",),)
+    assert by_path["GET", "/ships/{ship_id}/crew"].holds[("aboard",)] == {"id", "birthday", "email", "rank"}
+    assert by_path["GET", "/search/ships"].seeks
+    assert not by_path["GET", "/ships/newest"].seeks
+    assert by_path["GET", "/me/watches"].own
+    assert not by_path["GET", "/ports"].own
+    nameless = offers_of({"/harbours/{harbour}/cranes/{id}": {"get": {}}, "/tugs/{id}": {"get": {}}})
+    assert [facts_of(one.tool).labels for one in nameless] == [("cranes",), ("tugs",)]
+
+
+async def test_a_tool_that_needs_an_identifier_brings_one_that_gives_it() -> None:
+    assert await paths_offered("medals", 2) == {"GET /sailors/{sailor_id}/medals", "GET /search/sailors"}
+    assert await paths_offered("tides", 2) == {"GET /ports/{port_id}/tides", "GET /ports"}
+
+
+async def test_things_are_known_by_their_fields_where_a_field_has_another_name() -> None:
+    with_crew = {path: item for path, item in PATHS.items() if path != "/search/sailors"}
+    offers = offers_of(with_crew)
+    found = await offered("medals", offers, 2)
+    assert {offer.tool.details["path"] for offer, _ in found} == {"/sailors/{sailor_id}/medals", "/ships/{ship_id}/crew"}
+
+
+async def test_what_acts_on_a_path_brings_what_reads_it_and_a_deletion_has_to_be_asked_for() -> None:
+    assert {"PUT /ships/{ship_id}/cargo", "GET /ships/{ship_id}/cargo"} <= await paths_offered("load the freight", 3)
+    assert "DELETE /ships/{ship_id}" in await paths_offered("remove the ship", 3)
+    assert "DELETE /ships/{ship_id}" not in await paths_offered("the ship", 3)
+
+
+async def test_a_field_of_a_result_is_a_word_of_its_tool() -> None:
+    assert "GET /sailors/{sailor_id}" in await paths_offered("birthday of the sailor", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "lookup"), [("route of the ship Pequod", "GET /search/ships"), ("medals won by Ishmael Smith", "GET /search/sailors")]
+)
+async def test_a_name_brings_the_tools_that_look_for_it(text: str, lookup: str) -> None:
+    assert lookup in await paths_offered(text, 2)
+
+
+async def test_few_tools_are_all_offered_in_the_order_of_their_likeness() -> None:
+    async def likeness(ones: Sequence[str], others: Sequence[str]) -> list[list[float]]:
+        return [[0.1 if "Weather" in other else 0.9 if "Tides" in other else 0.0 for other in others] for _ in ones]
+
+    found = await offered("anything", OFFERS, len(OFFERS), likeness)
+    assert len(found) == len(OFFERS)
+    assert [round(like, 1) for _, like in found[:2]] == [0.9, 0.1]
+    assert await paths_offered("anything", 1, likeness) == {"GET /ports/{port_id}/tides"}
+
+
+async def test_no_more_tools_than_the_bound_are_compared_by_an_embedder() -> None:
+    asked: list[int] = []
+
+    async def likeness(ones: Sequence[str], others: Sequence[str]) -> list[list[float]]:
+        asked.append(len(others))
+        return [[0.0] * len(others) for _ in ones]
+
+    offers = offers_of({f"/things{n}/{{id}}/parts": {"get": {"summary": f"Parts of kind {n}"}} for n in range(1500)})
+    begun = time.perf_counter()
+    found = await offered("parts of kind 1234", offers, 8, likeness)
+    assert max(asked) == COMPARED
+    assert "/things1234/{id}/parts" in [offer.tool.details["path"] for offer, _ in found]
+    assert time.perf_counter() - begun < 20
+
+
+def test_a_catalogue_is_made_once_and_its_choice_is_the_same_each_time() -> None:
+    tools = [offer.tool for offer in OFFERS]
+    held = catalogue_of(tools)
+    assert catalogue_of(list(tools)) is held
+    near = [0.0] * len(tools)
+    assert held.taken("route of a ship", near, 5) == held.taken("route of a ship", near, 5)
+    assert len(held.taken("route of a ship", near, 50)) == len(tools)
+    assert held.taken("route of a ship", near, 0) == []
+
+
+def test_clauses_and_names_of_a_brief() -> None:
+    assert clauses_of("Pause the player, turn it down and go on.") == ["Pause the player", "turn it down", "go on."]
+    assert clauses_of("Pause the player") == []
+    by, has, beside = names_in("Is a film by Ann Lee in Bob Ray's list, and the album 'Blue'?")
+    assert (by.text, by.agent, has.text, has.agent) == ("Ann Lee", True, "Bob Ray", True)
+    assert (beside.text, beside.beside, beside.agent) == ("Blue", {"album"}, False)
+    assert names_in("the most popular TV show") == []
