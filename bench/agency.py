@@ -44,7 +44,7 @@ from agency_world import canonical, known_tasks, looks
 from tool_choice import BUILD, unpacked
 
 from batos import logs
-from batos.errors import BatosError, Busy, DaemonUnavailable, MissionFailed, MissionPending, UnknownMission
+from batos.errors import BatosError, Busy, DaemonUnavailable, InvalidInput, MissionFailed, MissionPending, UnknownMission, UnknownTool
 from batos.image import ledger
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
@@ -61,6 +61,7 @@ SPEAKER = "speaker:8b"
 TURN = re.compile(r"\[t(\d+)-(\d+)\]")
 CALL_S = 2.0  # of the connections: the time after which the world surely does no more of a request that was cut off
 START_S, TASK_S = 90.0, 300.0
+SHOW_S = 0.5  # an Ollama takes its time to say what a model can do, which a mission may be taken up before
 
 
 def main() -> None:
@@ -121,6 +122,7 @@ def model_of(tasks: dict[int, dict[str, Any]], seed: int) -> Iterator[ScriptedOl
     """A scripted Ollama whose models use tools, as long as the block lasts."""
     with ScriptedOllama([*EMBEDDED, SPEAKER]) as server:
         server.give_tools(SPEAKER)
+        server.fail("slow", None, path="/api/show", seconds=SHOW_S)
         known = KnownCalls(tasks, seed)
         server.say(known.answer, when=lambda request: bool(request.get("tools")))
         server.say("It is done, as the results say.")
@@ -137,6 +139,8 @@ class Mortal:
         folder.mkdir()
         self.endpoint = f"ipc://{folder / 'b.sock'}"
         self.kills = 0
+        self.log: list[tuple[float, str]] = []
+        """When it was killed, and when it answered again: seconds since the epoch."""
         self._chance = random.Random(seed)
         (folder / "staging").mkdir()
         given = {
@@ -157,6 +161,7 @@ class Mortal:
             with contextlib.suppress(BatosError):
                 async with Client(self.endpoint, timeout_s=1) as client:
                     await client.info()
+                self.log.append((time.time(), "the daemon answers"))
                 return
             if self._process.returncode is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the daemon does not start; see {self._log.name}")
@@ -173,6 +178,7 @@ class Mortal:
         """Kill it; return when it is gone."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+            self.log.append((time.time(), "the daemon is killed"))
             await self._process.wait()
 
 
@@ -196,6 +202,8 @@ class User:
     def __init__(self, mortal: Mortal, world: str, tally: Tally) -> None:
         self._mortal, self._world, self.tally = mortal, world, tally
         self._web = httpx.AsyncClient(timeout=60)
+        self.log: list[tuple[float, str]] = []
+        """What was asked and answered: seconds since the epoch."""
 
     async def close(self) -> None:
         """End the connection to the world."""
@@ -212,10 +220,9 @@ class User:
 
     async def play(self, number: int, task: dict[str, Any]) -> None:
         """Have a task done; note what came of it."""
-        name, fault, url = f"t{number}", "", f"{self._world}/tasks/{number}/openapi.json"
-        there = await self.insist(lambda client: client.tools())
-        if name not in {one["name"] for one in there["connections"]}:
-            await self.insist(lambda client: _added(client, name, url))
+        name, fault, url, begun = f"t{number}", "", f"{self._world}/tasks/{number}/openapi.json", time.time()
+        journal: list[tuple[float, str]] = []
+        await self.insist(lambda client: _added(client, name, url))
         for turn, question in enumerate(task["question"]):
             text = " ".join(str(one["content"]) for one in question)
             id, brief = f"{name}-{turn}", f"[{name}-{turn}] {text}"
@@ -226,8 +233,11 @@ class User:
                 fault = fault or f"task {number}, turn {turn}: {failed or told['differences']}"
             effects = (await self.insist(lambda client, id=id: client.effects(id)))["effects"]
             self.tally.sent_again += sum(one["attempts"] > 1 for one in effects)
-        await self._count(number, task)
+            journal += [(one["at"], f"{id} effect {json.dumps(one, ensure_ascii=False)}") for one in effects]
+        astray = await self._count(number, task)
         await self.insist(lambda client: _removed(client, name))
+        if fault or astray:
+            print(await self._story(number, begun, journal, f"{fault or 'equal'}; {astray or 'nothing doubled or lost'}"), file=sys.stderr)
         if fault:
             self.tally.unlike.append(fault)
         else:
@@ -243,6 +253,7 @@ class User:
                     for one in status.get("questions", ()):
                         if one["answer"] is None:
                             said = await self._truth(client, id, one["question"], number, turn, task)
+                            self.log.append((time.time(), f"{id} is about to answer {said!r} to {one['question']!r}"))
                             await client.answer(id, said, one["number"])
                             self.tally.asked += 1
                     try:
@@ -263,7 +274,15 @@ class User:
         before = sum((name, canonical(arguments)) == call for known in task["calls"][:turn] for name, arguments in known)
         return "happened" if done.count(call) > before else "again"
 
-    async def _count(self, number: int, task: dict[str, Any]) -> None:
+    async def _story(self, number: int, begun: float, journal: list[tuple[float, str]], fault: str) -> str:
+        """Return all that happened to a task, by time: what shows why it went wrong."""
+        world = (await self._web.get(f"{self._world}/control/{number}")).json()["log"]
+        lines = [*journal, *self._mortal.log, *self.log, *((at, " ".join(("the world:", *what))) for at, *what in world)]
+        told = [f"{at - begun:8.3f} {line}" for at, line in sorted(lines) if at >= begun - 1]
+        return "\n".join((f"--- task {number}: {fault}", *told, "---"))
+
+    async def _count(self, number: int, task: dict[str, Any]) -> str:
+        """Note what was done more or less often than is known; return it as text, empty if there is none."""
         facts = (await self._web.get(f"{self._world}/control/{number}")).json()
         done = collections.Counter((name, said) for name, said in facts["done"] if not looks(name))
         known = collections.Counter((name, canonical(given)) for turn in task["calls"] for name, given in turn if not looks(name))
@@ -273,18 +292,26 @@ class User:
         self.tally.counts["acting_calls"] += known.total()
         self.tally.counts["repeated_with_key"] += facts["requests"].get("repeated with their key", 0)
         self.tally.counts["looked_and_changed"] += len(facts["looked_and_changed"])
+        kinds = {"doubled": done - known, "lost": known - done}
+        return "; ".join(f"{kind}: {' '.join(one)}" for kind, counter in kinds.items() for one in counter.elements())
 
 
 async def _added(client: Client, name: str, url: str) -> None:
-    there = await client.tools()  # an earlier request may have been carried out
-    if name not in {one["name"] for one in there["connections"]}:
-        await client.tool_add(name, "openapi", url, {"seconds": CALL_S})
+    try:
+        if not await _is_there(client, name):
+            await client.tool_add(name, "openapi", url, {"seconds": CALL_S})
+    except InvalidInput:
+        if not await _is_there(client, name):  # else an earlier request was carried out, after its sender had given up
+            raise
 
 
 async def _removed(client: Client, name: str) -> None:
-    there = await client.tools()
-    if name in {one["name"] for one in there["connections"]}:
+    with contextlib.suppress(UnknownTool):  # an earlier request was carried out, after its sender had given up
         await client.tool_remove(name)
+
+
+async def _is_there(client: Client, name: str) -> bool:
+    return name in {one["name"] for one in (await client.tools())["connections"]}
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:

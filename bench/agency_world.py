@@ -97,6 +97,8 @@ class Served:
         self.task, self.lock = task, threading.Lock()
         self.done: list[tuple[str, str]] = []
         """What was carried out: method and arguments, in order."""
+        self.log: list[tuple[float, str, str, str]] = []
+        """What happened: seconds since the epoch, `asked`, `done`, `known`, `answered` or `gone`, method, arguments or key."""
         self.requests: collections.Counter[str] = collections.Counter()
         self.keys: dict[str, Any] = {}
         self.looked_and_changed: list[str] = []
@@ -112,20 +114,26 @@ class Served:
             self.requests[method] += 1
             if key is not None and key in self.keys:
                 self.requests["repeated with their key"] += 1
+                self.note("known", method, key[:8])
                 return self.keys[key]
             before = _whole(self.instances[name]) if looks(method) else ""
             result = getattr(self.instances[name], method)(**arguments)
             self.done.append((method, canonical(arguments)))
+            self.note("done", method, canonical(arguments))
             if looks(method) and _whole(self.instances[name]) != before:
                 self.looked_and_changed.append(method)
             if key is not None:
                 self.keys[key] = result
             return result
 
+    def note(self, what: str, method: str, about: str) -> None:
+        """Write a line of the log."""
+        self.log.append((round(time.time(), 3), what, method, about))
+
     def facts(self) -> dict[str, Any]:
         """What was asked, and carried out."""
         with self.lock:
-            return {"done": self.done, "requests": dict(self.requests), "looked_and_changed": self.looked_and_changed}
+            return {"done": self.done, "requests": dict(self.requests), "looked_and_changed": self.looked_and_changed, "log": self.log}
 
     def compared(self, turn: int) -> dict[str, Any]:
         """Play the known calls of a turn, the next one, on the known instances, and compare the states."""
@@ -268,10 +276,12 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(given, list):
             given = _of_query(given, function)
         key = self.headers.get(_KEY_HEADER) if name in KEYED else None
+        served.note("asked", method, (key or "")[:8])
         self.world.pause()
         result = served.carry_out(name, method, given, key)
         self.world.pause()
-        return self._answer(200, result)
+        self._answer(200, result)
+        return served.note("gone" if self.close_connection else "answered", method, (key or "")[:8])
 
     def _answer(self, status: int, value: Any) -> None:
         body = json.dumps(value, default=str).encode()

@@ -169,6 +169,8 @@ class MissionWatcher:
         if not said and event.get("place"):
             said = f"number {event['place']} in the queue"
         self._line(event, str(state), said)
+        if event.get("progress"):  # told before the watch began
+            self._line(event, "", one_line(clean(str(event["progress"])), 200))
         if state in ("DECOMPOSING", "DELEGATING"):
             self._facets.clear()
             self._passing.tell("thinking")

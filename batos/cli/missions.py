@@ -458,6 +458,8 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         shown["asks"] = reply["question"]["question"]
     if reply.get("waits_for"):
         shown["waits for"] = reply["waits_for"]
+    if reply.get("progress"):
+        shown["tool"] = one_line(reply["progress"], 200)
     shown |= provided_pairs(reply)
     shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts") or None}
     shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}

@@ -27,6 +27,7 @@ from batos.mind.messages import BUILT_IN, called
 from batos.objects import Example, Intent, Method, Primitive, Root, UvmObject, check_slot, find
 from batos.synthesis import specification
 from batos.synthesis.handbook import LONGEST, HandbookEntry, words_in
+from batos.tools import connections, operation_messages
 
 _KIN = 64  # greatest number of other objects whose examples a method has to fulfil as well
 
@@ -195,10 +196,17 @@ def _contradiction(lesson: Lesson, one: Example, other: Example, earlier: str) -
 def check(pupil: UvmObject, selector: str) -> None:
     """Check that a method can be written under a name.
 
-    :raises InvalidInput: if no source could be accepted under it, or something else is held there.
+    :raises InvalidInput: if no source could be accepted under it, something else is held there, or it is an operation of a connection.
+    :raises UnknownTool: if it means an operation that is suspended.
     """
     check_name(selector)
     held = find(pupil, selector)
+    if held is None and pupil._p_jar is not None and connections.is_connection(pupil._p_jar.root(), pupil):
+        tool = operation_messages.operation_of(pupil, selector)
+        if tool is not None:
+            raise InvalidInput(
+                f"{selector!r} of {called(pupil)} performs its operation {tool.name!r}; choose another selector for the method"
+            )
     if held is None or isinstance(held[1], Method | Intent):
         return
     what = "is BAT OS's own code" if isinstance(held[1], Primitive) else "holds a value"

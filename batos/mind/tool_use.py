@@ -26,7 +26,7 @@ from batos.config.limits import GivesLimits, Limits, limit
 from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed, ToolsTied, UnknownTool
 from batos.image import effects, identity, method_doubts
 from batos.image import grants as image_grants
-from batos.image.effects import IDEMPOTENT, READS, EffectRecord
+from batos.image.effects import DONE, IDEMPOTENT, READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
@@ -121,6 +121,8 @@ class ToolUse:
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
         self.called: list[Called] = []
+        self.progress = ""
+        """Line about the call under way: how far it is, or what it waits for; empty where nothing is to be told."""
 
     # --- what is offered
 
@@ -184,6 +186,9 @@ class ToolUse:
 
     async def _doubt_form(self, name: str, arguments: Mapping[str, Any], result: Any) -> None:
         """Doubt the connection's method that made a call which is answered in another form than is declared."""
+        record = self._own().last_of(name, arguments)
+        if record is None or record.state != DONE:  # its user said what became of it
+            return
         if _own_method() is None or self._toolbox is None or (wrong := misfit_of(self._toolbox.find(name)[1], result)) == "":
             return
         said = f"{name}({self._short(dict(arguments))}) is not answered as it is declared: {wrong}; it answered {self._short(result)}"
@@ -227,6 +232,7 @@ class ToolUse:
             outcome = "asked"
             raise
         finally:
+            self.progress = ""
             if not gated:
                 self._on_called(ToolCalled(name, outcome, time.monotonic() - began, size))
         self._publish(name, outcome, result=self._short(result))
@@ -290,6 +296,7 @@ class ToolUse:
             outcome = "doubt"
             raise
         finally:
+            self.progress = ""
             self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
@@ -369,8 +376,10 @@ class ToolUse:
         return self._attempt.tally.calls
 
     def tell(self, name: str, line: str) -> None:
-        """Publish how far a call is."""
-        self._publish(name, "progress", line=line[: self._limits.shown_chars])
+        """Publish how far a call is, and keep it for who asks later."""
+        line = line[: self._limits.shown_chars]
+        self.progress = f"{name}: {line}"
+        self._publish(name, "progress", line=line)
 
     # --- details
 

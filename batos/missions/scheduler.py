@@ -507,7 +507,8 @@ class Scheduler:
         the queue."""
         attempt = self._live.get(id)
         if attempt is not None:
-            return {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
+            facts = {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
+            return {**facts, **({"progress": progress} if (progress := attempt.tools.progress) else {})}
         if (held := self._held.live(id)) is not None:
             return {"running": False, **held}
         place = self.queue.place(id)

@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -55,6 +56,11 @@ MESSAGE_CHARS = 4000
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
 _NOT_AGAIN = "it is not sent again: "
+_AFTER_REST = {
+    KEYED: "it is sent again with its key",
+    IDEMPOTENT: "it is sent again, unless something else changed the same thing",
+    VERIFIABLE: "a look tells whether it was",
+}
 
 Prepare = Callable[[], Awaitable[ToolCall]]
 """Makes a call ready to be sent. Raises an error where it surely cannot be made."""
@@ -188,6 +194,12 @@ class Effects:
         said = effects.canonical(arguments)
         return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said] + after)
 
+    def last_of(self, name: str, arguments: Mapping[str, Any]) -> EffectRecord | None:
+        """Return the record of the last call of these arguments; None where it has none."""
+        said = effects.canonical(arguments)
+        occurrence = self._caller.counts()[name, said] - 1
+        return self._known.get(effects.key_of(self._identity, self._mission, name, said, occurrence))
+
     def has_asked(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the mission has asked for the next call of these arguments before, outside of trials or in one."""
         return self.next_key(name, arguments) in self.asked
@@ -258,7 +270,7 @@ class Effects:
                     raise
                 if record.pending:  # the tool only asked so far
                     return await self._failed(record, ToolFailed(e.message))
-                await _nothing_left(record)
+                await self._rested(record, "its user is asked")
                 was = "the system stopped" if not record.why or record.why.startswith(f"{AGAIN}: ") else record.why
                 record = self._settled(record._replace(why=f"{was}; now: {e.message}"))
                 if record.state in ENDED:
@@ -277,7 +289,7 @@ class Effects:
                 return await self._failed(record, GrantRefused(f"{call.name} is not called: {refused}", tool=call.name))
             return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
         if not record.why.startswith(f"{AGAIN}: "):
-            await _nothing_left(record)
+            await self._rested(record, _AFTER_REST.get(record.kind, "its user is asked"))
             record, refused = self._as_kept(record), self._refusal(call)
             if record.state in ENDED:  # its user settled it meanwhile
                 return _outcome(record)
@@ -314,6 +326,13 @@ class Effects:
         """Return a record as it is on disk: its user may have settled it while its mission waited."""
         self._known[record.key] = next((one for one in self._image.read(effects.load, self._mission) if one.key == record.key), record)
         return self._known[record.key]
+
+    async def _rested(self, record: EffectRecord, then: str) -> None:
+        """Wait until nothing works on a request that was cut off; say so, where that takes a while."""
+        if not record.process and (left := _left_s(record)) > 0:
+            clock = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
+            self._caller.tell(record.tool, f"was cut off and may still be carried out until {clock}; then {then}")
+        await _nothing_left(record)
 
     def _settled(self, record: EffectRecord, call: ToolCall | None = None) -> EffectRecord:
         """Return an effect as its user says that it ended. Each try has a question of its own: the answer to an earlier one is not its."""
@@ -396,8 +415,13 @@ async def _nothing_left(record: EffectRecord) -> None:
     if record.process:
         end_process(record.process)
         return
+    await asyncio.sleep(_left_s(record))
+
+
+def _left_s(record: EffectRecord) -> float:
+    """Return the seconds for which a server is taken to go on with a request that was cut off."""
     longest = record.until - record.at + GRACE_S  # also where the clock was set back
-    await asyncio.sleep(max(0.0, min(record.until + GRACE_S - effects.now(), longest)))
+    return max(0.0, min(record.until + GRACE_S - effects.now(), longest))
 
 
 def end_process(process: str) -> None:

@@ -1,7 +1,7 @@
 """The standard streams of an MCP server's process as a transport of the SDK's: bounded, read in linear time, dead with the daemon.
 
-The process leads a group of its own, starts with the environment that its user named and nothing else, and is tied to the daemon twice:
-Linux kills it when the daemon dies, and a watch (`sh`, one process a server) kills its whole group then. A message that is larger than
+The process has a group of its own, and starts with the environment that its user named and nothing else. Above it is one process
+(`batos.tools.launcher`) that ends it, and all that came of it, when the daemon dies or lets go of a pipe. A message that is larger than
 the bound ends the connection, since what follows it cannot be read in step.
 """
 
@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,7 +39,6 @@ _QUEUED = 8
 _LINE_CHARS = 400
 _LINES_A_MINUTE = 60  # of a server's standard error, in the log
 _STEP = 0.01
-_WATCH = 'read -r line || kill -KILL -- "-$0"'  # `read` fails when the daemon's end of the pipe is gone
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
@@ -78,7 +77,7 @@ class StdioTransport:
         self.process, self.why, self.refused = "", "", ""
         self._said: deque[str] = deque(maxlen=4)
         self._child: Process | None = None
-        self._watch: Process | None = None
+        self._watch = -1  # the daemon's end of the pipe that keeps the process alive
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Streams:
@@ -89,16 +88,20 @@ class StdioTransport:
         path = self._environment["PATH"]
         if shutil.which(self._argv[0], path=path) is None:
             raise ToolFailed(f"{self._argv[0]!r} is not a program on PATH ({path}); install it, or name it by its whole path")
-        self._child = child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), *self._argv),
-            stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self._environment, cwd=self._folder,
-            limit=self._most, start_new_session=True,
-        )  # fmt: skip
+        watched, self._watch = os.pipe()
+        try:
+            self._child = child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), str(watched), *self._argv),
+                stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self._environment, cwd=self._folder,
+                limit=self._most, start_new_session=True, pass_fds=(watched,),
+            )  # fmt: skip
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            os.close(watched)
         try:
             self.process = f"{child.pid} {process_start(child.pid)}"
-            self._watch = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _WATCH, str(child.pid)), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
-            )
             to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
             write, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
             self._tasks = [
@@ -126,20 +129,18 @@ class StdioTransport:
             for task in self._tasks:
                 task.cancel()
             self._kill()
-            for process in (child, self._watch):
-                if process is not None:
-                    try:
-                        await self._gone(process)
-                    finally:
-                        _forget(process)
+            try:
+                if not await self._gone(child):
+                    self._signal(signal.SIGKILL)
+                    await self._gone(child)
+            finally:
+                _forget(child)
 
     def _kill(self) -> None:
-        """Kill what is left of the group, then let the watch go."""
-        self._signal(signal.SIGKILL)
-        if self._watch is not None and self._watch.stdin is not None:
-            with contextlib.suppress(OSError, RuntimeError):
-                self._watch.stdin.write(b"end\n")
-            self._watch.stdin.close()
+        """Let go of the pipe: the launcher kills what is left, also what left the group."""
+        if self._watch >= 0:
+            os.close(self._watch)
+            self._watch = -1
 
     def _signal(self, number: int) -> None:
         if self._child is not None:

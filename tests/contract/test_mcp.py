@@ -22,9 +22,11 @@ from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery,
 from batos.tools.definitions import check_definitions as checked
 from batos.tools.effects import end_process, process_start
 from batos.tools.mcp_client import McpConnector
+from batos.tools.mcp_transport import StdioTransport
 
 ROOT = Path(__file__).parents[2]
 FAULTY = ROOT / "tests" / "support" / "faulty_mcp.py"
+LEAVER = ROOT / "tests" / "support" / "group_leaver.py"
 CHILD = ROOT / "tests" / "support" / "faulty_child.py"
 BOTH = ("stdio", "http")
 ERAS = ("modern", "legacy")
@@ -384,22 +386,36 @@ def test_options_that_are_not_valid_are_refused(tmp_path: Path, place: str, opti
 
 
 async def test_an_earlier_server_in_the_middle_of_a_call_dies_with_the_daemon(tmp_path: Path) -> None:
-    """Also what it started: a shell runs the server here, as npx and uvx do."""
-    world = tmp_path / "world"
+    """Also what it started: a shell runs the server here, as npx and uvx do; and what left its process group, as a browser may."""
+    world, stray = tmp_path / "world", tmp_path / "stray"
     inner = f"{sys.executable} {FAULTY} stdio modern"
-    command = f"/bin/sh -c '{inner}; true'"
+    leaves = f"{sys.executable} {LEAVER} {stray}"
+    command = f"/bin/sh -c '{leaves}; {inner}; true'"
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, str(CHILD), str(tmp_path), command, "never", "{}"),
         stdout=subprocess.PIPE, env={**os.environ, "WORLD": str(world), "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     group = await _group_of(child)
     await until(lambda: world.exists() and "never begins" in world.read_text())
-    assert len(_members(group)) == 2
+    assert len(_members(group)) == 3, "the launcher, the shell and the server"
+    left = int(stray.read_text())
+    assert os.getpgid(left) != group
     child.kill()
     await child.wait()
     killed = time.monotonic()
-    await until(lambda: not _members(group), 1.0)
+    await until(lambda: not _members(group) and not Path(f"/proc/{left}").exists(), 1.0)
     assert time.monotonic() - killed < 1.0
+
+
+async def test_what_left_a_servers_process_group_ends_with_the_connection(tmp_path: Path) -> None:
+    stray = tmp_path / "stray"
+    transport = StdioTransport("s", ["/bin/sh", "-c", f"{sys.executable} {LEAVER} {stray}; cat"], {}, most=1000)
+    async with transport as (read, write), read, write:
+        await until(lambda: stray.exists() and stray.read_text() != "")
+        left = int(stray.read_text())
+        assert Path(f"/proc/{left}").exists()
+    assert not Path(f"/proc/{left}").exists()
+    assert not _members(int(transport.process.split()[0]))
 
 
 async def _group_of(child: asyncio.subprocess.Process) -> int:

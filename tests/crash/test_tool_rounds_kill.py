@@ -1,8 +1,10 @@
-"""kill -9 of a daemon between two rounds of tool use. The mission goes on as it began: each call that its model wants is made once."""
+"""kill -9 of a daemon between two rounds of tool use, and within a call. The mission goes on as it began: each call that its model wants is
+made once; while it waits for what was cut off, it says so."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from batos.testing.script import user_text
-from tests.support.daemon import Daemon, Peer, daemon, provisioned, until
+from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
 from tests.support.http_world import QuietHandler, serving
 
 SPEAKER = "speaker:8b"
@@ -25,11 +27,16 @@ class Board:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.when_one_comes: Callable[[], None] | None = None
         board = self
 
         class Handler(QuietHandler):
             def do_POST(self) -> None:
                 board.notes.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+                if (then := board.when_one_comes) is not None:
+                    board.when_one_comes = None
+                    then()
+                    return  # nobody hears an answer
                 self.answer(201, {"note": len(board.notes)})
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -128,5 +135,29 @@ def test_a_mission_that_begins_before_anything_is_known_of_its_model_makes_all_i
         server.clear()
         answers(server, model)
         server.release()
+        assert ended(running)["state"] == "COMPLETE"
+    assert board.notes == list(NOTES)
+
+
+def test_a_mission_that_waits_for_a_call_that_was_cut_off_says_so_and_until_when(
+    tmp_path: Path, server: ScriptedOllama, model: NoteModel, board: Board
+) -> None:
+    settings = {"ollama_host": server.host, **SETTINGS, "tools.call_s": 15}  # longer than a start takes
+    with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
+        peer.ask("tool_add", name="board", kind="http", place=board.origin, options={"private": True})
+        peer.ask("tool_grant", verdict="allow", pattern="*", leaks=True)
+        board.when_one_comes = running.process.kill
+        peer.ask("submit", id="m1", brief="Write tea, milk and bread on the board.", persona="robin", depth="direct")
+        running.ended()
+    with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
+        until(lambda: peer.ask("status", id="m1").get("progress") or peer.ask("status", id="m1").get("question"))
+        told = peer.ask("status", id="m1")["progress"]
+        assert re.match(r"board.post: was cut off and may still be carried out until \d\d:\d\d:\d\d; then its user is asked$", told)
+        assert batos(running, "status", "m1")[1]["progress"] == told
+        until(lambda: peer.ask("status", id="m1").get("question"))
+        asking = peer.ask("status", id="m1")
+        assert "may have happened" in asking["question"]["question"]
+        assert "progress" not in asking
+        peer.ask("answer", id="m1", text="happened")
         assert ended(running)["state"] == "COMPLETE"
     assert board.notes == list(NOTES)

@@ -415,6 +415,15 @@ def test_status_and_cancel(capsys: pytest.CaptureFixture[str]) -> None:
         assert "None" not in out
 
 
+def test_what_a_call_waits_for_is_shown_by_status_and_at_the_begin_of_a_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = {"type": "status", "state": "DELEGATING", "brief": "x", "progress": "shop.order: was cut off\x1b[2J"}
+    for verb, replies in (("status", waiting), ("watch", [waiting, EVENTS[-1]])):
+        assert batos({verb: replies}, verb, "m1")[0] == 0
+        out = capsys.readouterr().out
+        assert "shop.order: was cut off" in out
+        assert "\x1b" not in out
+
+
 def test_a_question_and_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
     asking = {"type": "status", "state": "NEEDS_INPUT", "brief": "x", "question": {"number": 2, "question": "How many?"}, "waits_for": "m0"}
     assert batos({"status": asking}, "status", "m1")[0] == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.errors import ToolFailed
+from batos.errors import InvalidInput, ToolFailed
 from batos.forge import lessons, operation_pins, versions
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
@@ -165,6 +165,12 @@ async def test_a_lesson_keeps_it_with_its_policy_and_the_pins_of_its_operations(
     shop.teas.append({"sku": "dust", "price": 1.0})
     assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "dust"
     assert len(inference.asked) == 2
+
+
+@pytest.mark.parametrize("selector", ["order_", "list_teas_", "listTeas"])
+async def test_a_message_that_is_an_operation_takes_no_lesson(kernel: Kernel, selector: str) -> None:
+    with pytest.raises(InvalidInput, match="performs its operation"):
+        await lesson(kernel, "t1", selector, {"args": [], "result": 1})
 
 
 # --- ring one: a double
@@ -372,6 +378,23 @@ async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doub
     await kernel.scheduler.answer("m2", "once")
     assert (await heard.end())["result"]["value"] == 7
     assert "sku in capitals" in asked[0].user
+
+
+async def test_what_its_user_says_became_of_a_call_is_no_answer_of_the_tool(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    shop.offered = [LIST, replace(ORDER, result={**answered({"type": "object"}), "required": ["body"]})]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    writing(inference, BUY.replace("['body']['id']\n", ".get('happened')\n"))
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": True})
+    shop.refuse = OSError("cut off")
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    for answer in ("once", "happened"):
+        await question(kernel, "m1")
+        await kernel.scheduler.answer("m1", answer)
+    assert (await heard.end())["result"]["value"] is True
+    assert doubts(kernel, "buy_cheapest_") == []
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 429])

@@ -1,0 +1,182 @@
+"""A small service that the project never saw: its document is added, its operations are messages, and a message that is none of them gets
+the right answer without a restart; also where the daemon is killed at each of its steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.testing import ScriptedOllama
+from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+from tests.support.http_world import QuietHandler, serving
+
+QUICK = {"crash_limit": 100, "tools.call_s": 4}  # what was cut off may go on for so long, which a restart waits for
+CHEAPEST = (
+    "def cheapest_tea_(self):\n    teas = self.tools.shop.listTeas()['body']\n    return min(teas, key=lambda tea: tea['price'])['sku']\n"
+)
+BUY = (
+    "def buy_cheapest_(self, count):\n    teas = self.tools.shop.listTeas()['body']\n"
+    "    sku = min(teas, key=lambda tea: tea['price'])['sku']\n    return self.tools.shop.order(sku=sku, count=count)['body']['id']\n"
+)
+
+
+def json_of(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+class TeaShop:
+    """A shop on loopback with a document, which notes what it is asked, and does something else when that comes."""
+
+    def __init__(self) -> None:
+        self.orders: list[dict[str, Any]] = []
+        self.lists = 0
+        self.on_list: Callable[[], None] | None = None
+        self.on_order: Callable[[], None] | None = None
+        shop = self
+
+        class Handler(QuietHandler):
+            def do_GET(self) -> None:
+                if self.path == "/openapi.json":
+                    return self.answer(200, shop.document())
+                shop.lists += 1
+                if (then := shop.on_list) is not None:
+                    shop.on_list = None
+                    return then()  # nobody hears an answer
+                return self.answer(200, [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4}])
+
+            def do_POST(self) -> None:
+                shop.orders.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                if (then := shop.on_order) is not None:
+                    shop.on_order = None
+                    return then()
+                return self.answer(201, {"id": len(shop.orders)})
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+
+    def document(self) -> dict[str, Any]:
+        tea = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
+        order = {
+            "type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}, "count": {"type": "integer", "minimum": 1}}
+        }  # fmt: skip
+        made = {"type": "object", "properties": {"id": {"type": "integer"}}}
+        listed = {"operationId": "listTeas", "responses": {"200": json_of({"type": "array", "items": tea})}}
+        ordered = {"operationId": "order", "requestBody": {"required": True, **json_of(order)}, "responses": {"201": json_of(made)}}
+        return {
+            "openapi": "3.1.0", "info": {"title": "tea", "version": "1"}, "servers": [{"url": self.origin}],
+            "paths": {"/teas": {"get": listed}, "/orders": {"post": ordered}},
+        }  # fmt: skip
+
+
+@pytest.fixture
+def shop() -> Iterator[TeaShop]:
+    made = TeaShop()
+    with serving(made.server):
+        yield made
+
+
+@pytest.fixture
+def writer() -> Iterator[ScriptedOllama]:
+    with ScriptedOllama() as server:
+        provisioned(server)
+        server.say(CHEAPEST, when="cheapest_tea_")
+        server.say(BUY, when="buy_cheapest_")
+        yield server
+
+
+def do(running: Daemon, *words: str) -> Any:
+    code, said = batos(running, *words)
+    assert code == 0, said
+    return said
+
+
+def question(running: Daemon, id: str) -> str:
+    """The question at which a mission waits."""
+    with Peer(running.endpoint) as peer:
+        until(lambda: peer.ask("status", id=id).get("question"))
+        return str(peer.ask("status", id=id)["question"]["question"])
+
+
+def result(running: Daemon, id: str) -> dict[str, Any]:
+    with Peer(running.endpoint) as peer:
+        return peer.result(id)
+
+
+def test_a_stranger_s_service_answers_a_message_that_is_none_of_its_operations(
+    tmp_path: Path, writer: ScriptedOllama, shop: TeaShop
+) -> None:
+    with daemon(tmp_path, ollama_host=writer.host) as running:
+        asked = len(writer.chats)
+        do(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
+        do(running, "allow", "shop.*", "--leaks")
+        assert [one["message"] for one in do(running, "show", "tools.shop")["understands"]] == ["list_teas_", "order_"]
+        code, said = batos(running, "send-to", "tools.shop", "order_", '{"sku": "sencha", "count": 0}')
+        assert (code, said["code"]) == (4, "invalid"), said
+        assert "0 is less than the minimum of 1" in said["message"]
+        code, said = batos(running, "send-to", "tools.shop", "lists_tea_")
+        assert "'list_teas_'" in said["message"]
+        ordered = do(running, "send-to", "tools.shop", "order_", '{"sku": "sencha", "count": 2}', "--watch")
+        assert (ordered["result"]["value"]["body"], shop.orders) == ({"id": 1}, [{"sku": "sencha", "count": 2}])
+        assert len(writer.chats) == asked, "no model was asked"
+        cheapest = do(running, "send-to", "tools.shop", "cheapest_tea_", "--watch")
+        assert cheapest["result"]["value"] == "assam"
+        assert shop.lists == 1
+        assert running.terminate() == 0
+
+
+def test_killed_at_an_operation_by_message_its_user_is_asked_and_it_is_done_once(
+    tmp_path: Path, writer: ScriptedOllama, shop: TeaShop
+) -> None:
+    settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
+    with daemon(tmp_path, **settings) as running:
+        do(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
+        do(running, "allow", "shop.*", "--leaks")
+        shop.on_order = running.process.kill
+        with Peer(running.endpoint) as peer:
+            assert peer.ask("send", id="m1", target="tools.shop", selector="order_", args=["assam"])["type"] == "accepted"
+        running.ended()
+    with daemon(tmp_path, **settings) as running:
+        assert "may have happened" in question(running, "m1")
+        do(running, "answer", "m1", "happened")
+        assert result(running, "m1")["state"] == "COMPLETE"
+        assert shop.orders == [{"sku": "assam"}]
+
+
+def test_killed_in_the_trial_s_read_at_the_question_and_at_the_act_a_method_is_written_once_and_acts_once(
+    tmp_path: Path, writer: ScriptedOllama, shop: TeaShop
+) -> None:
+    settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
+    with daemon(tmp_path, **settings) as running:
+        do(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
+        do(running, "allow", "shop.*", "--leaks")
+        shop.on_list = running.process.kill
+        with Peer(running.endpoint) as peer:
+            sent = peer.ask("send", id="m1", target="tools.shop", selector="buy_cheapest_", args=[3])
+            assert sent["type"] == "accepted"
+        running.ended()
+    assert shop.lists == 1
+    with daemon(tmp_path, **settings) as running:
+        asked = question(running, "m1")
+        assert '"sku": "assam"' in asked
+        assert f"POST {shop.origin}/orders" in asked
+        assert "first thing that the method" in asked
+        running.kill()
+    assert shop.orders == []
+    with daemon(tmp_path, **settings) as running:
+        assert "first thing that the method" in question(running, "m1")
+        shop.on_order = running.process.kill
+        do(running, "answer", "m1", "once")
+        running.ended()
+    with daemon(tmp_path, **settings) as running:
+        assert "may have happened" in question(running, "m1")
+        do(running, "answer", "m1", "happened")
+        assert result(running, "m1")["state"] == "FAILED", "what the order was answered was lost with the daemon, and the method needs it"
+        assert shop.orders == [{"sku": "assam", "count": 3}]
+        assert shop.lists == 2, "the read that was cut off, and the one of the next trial, which the mission goes on from"
+        writes = [chat for chat in writer.chats if chat and chat["messages"][0]["content"].startswith("You write one method")]
+        assert len(writes) == 1
