@@ -12,6 +12,7 @@ from typing import Any
 from batos.errors import GrantRefused, InvalidInput
 from batos.image import history
 from batos.image.living_image import add_missing
+from batos.methods.reach import fault_of_call
 from batos.methods.runtime import may_use_tools
 from batos.mind.attempt import current
 from batos.objects import Primitive, UvmObject
@@ -58,11 +59,13 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
 async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, Any]) -> Any:
     """Return the result of one call on behalf of a message.
 
-    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools. Other errors: see `ToolUse.call`.
+    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools, or the contract of the one that sends it
+        does not reach the tool. Other errors: see `ToolUse.call`.
     """
     attempt, name = current(), f"{connection.name}.{tool}"
     # without runs of another mission that started this one
-    lacking = [run.method for run in senders() if run.activity.seed == attempt.id and not may_use_tools(run.method)]
+    own = [run.method for run in senders() if run.activity.seed == attempt.id]
+    lacking = [method for method in own if not may_use_tools(method)]
     if lacking:
         policy = dict(lacking[0].provenance).get("policy", "default")
         raise GrantRefused(
@@ -70,6 +73,9 @@ async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, An
             "`batos teach … --tools` has one written that may use them",
             tool=name,
         )
+    if own and (fault := fault_of_call(own[0], name, connections.find_tool(connection, tool).kind)):
+        advice = "`batos teach … --tools` has it written anew, with the call in full: self.tools.CONNECTION.TOOL(…)"
+        raise GrantRefused(f"{name} is not called: {fault}; {advice}", tool=name)
     return await attempt.tools.call(name, arguments, gated=attempt.gated)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
+from batos.guardian.policy import ReachableTool
 from batos.image.living_image import add_missing
 from batos.objects import Root, UvmObject
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
@@ -63,10 +64,28 @@ def load(root: Root) -> dict[str, PinnedConnection]:
     return {name: _connection(name, one) for name, one in sorted(held.items()) if is_connection(root, one)}
 
 
-def tool_names(root: Root) -> dict[str, frozenset[str]]:
-    """Return the names by which methods reach the tools of each connection, by the names by which they reach the connection."""
-    held = load(root)
-    return {alias: frozenset(_aliases([tool.name for tool in held[name].tools])) for alias, name in _aliases(held).items()}
+_PLACES = {"folder": frozenset({"path", "to"}), "http": frozenset({"path"}), "web": frozenset({"url"})}
+"""Arguments of tools that say where, by the kind of the connection."""
+
+
+def reachable_tools(root: Root) -> dict[str, dict[str, ReachableTool]]:
+    """Return the tools that methods may call, by the names by which they reach the connection and the tool."""
+    return reachable(load(root))
+
+
+def reachable(held: Mapping[str, PinnedConnection]) -> dict[str, dict[str, ReachableTool]]:
+    """Return the tools of some connections, by the names by which methods reach them."""
+    return {alias: _reachable(held[name]) for alias, name in _aliases(held).items()}
+
+
+def _reachable(connection: PinnedConnection) -> dict[str, ReachableTool]:
+    spec, tools = connection.spec, {tool.name: tool for tool in connection.tools}
+    places = _PLACES.get(spec.kind, frozenset())
+    known = {
+        name: ReachableTool(f"{spec.name}.{name}", tool.kind, tuple(map(identifier, tool.parameters.get("properties") or {})), places)
+        for name, tool in tools.items()
+    }
+    return {alias: known[name] for alias, name in _aliases(tools).items()}
 
 
 def _aliases(names: Collection[str]) -> dict[str, str]:
