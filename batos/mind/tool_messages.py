@@ -73,10 +73,14 @@ async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, An
             "`batos teach … --tools` has one written that may use them",
             tool=name,
         )
-    if own and (fault := fault_of_call(own[0], name, connections.find_tool(connection, tool).kind)):
+    if own and (fault := fault_of_call(own[0], name, _class_of(connection, tool))):
         advice = "`batos teach … --tools` has it written anew, with the call in full: self.tools.CONNECTION.TOOL(…)"
         raise GrantRefused(f"{name} is not called: {fault}; {advice}", tool=name)
     return await attempt.tools.call(name, arguments, gated=attempt.gated)
+
+
+def _class_of(connection: UvmObject, tool: str) -> str:
+    return connections.load(connection._p_jar.root())[connection.name].tool(tool).kind
 
 
 def install(lobby: UvmObject) -> None:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
 from batos.guardian.policy import ReachableTool
+from batos.image.effects import ACTS, READS
 from batos.image.living_image import add_missing
-from batos.objects import Root, UvmObject
+from batos.objects import Method, Root, UvmObject
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
 _DIFF_LINES = 40
@@ -70,7 +71,22 @@ _PLACES = {"folder": frozenset({"path", "to"}), "http": frozenset({"path"}), "we
 
 def reachable_tools(root: Root) -> dict[str, dict[str, ReachableTool]]:
     """Return the tools that methods may call, by the names by which they reach the connection and the tool."""
-    return reachable(load(root))
+    connected = load(root)
+    found = reachable(connected)
+    for alias, name in _aliases(connected).items():
+        found[alias].update(_methods_of(root["lobby"].tools._slots[name]))
+    return found
+
+
+def _methods_of(connection: UvmObject) -> dict[str, ReachableTool]:
+    """Return the methods that a connection itself holds: a method that sends one acts as that one does."""
+    held = [one for one in connection._slots.values() if isinstance(one, Method)]
+    return {one.selector: ReachableTool(f"{connection.name}.{one.selector}", READS if _only_reads(one) else ACTS) for one in held}
+
+
+def _only_reads(method: Method) -> bool:
+    reaches = dict(method.contract).get("reaches")
+    return reaches is not None and all(one.endswith(f"={READS}") for one in reaches)
 
 
 def reachable(held: Mapping[str, PinnedConnection]) -> dict[str, dict[str, ReachableTool]]:

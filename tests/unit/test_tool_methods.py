@@ -24,6 +24,7 @@ from batos.image.history import oid_of
 from batos.image.mission_record import MissionRecord
 from batos.methods import inventory
 from batos.mind import messages
+from batos.objects import Method
 from batos.tools import connections
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, identifier, named
 from batos.tools.toolbox import Toolbox
@@ -457,6 +458,29 @@ async def test_a_call_outside_of_the_contract_is_refused_when_it_is_made(kernel:
     told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
     assert told.startswith("my-shop.put-in is not called: the contract of the method 'note_' reaches no tool; ")
     assert shop.sent == 0
+
+
+async def test_a_method_that_a_connection_holds_is_sent_as_a_tool_of_the_class_of_what_it_reaches(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+
+    def hold(root: Any) -> None:
+        holder, guardian, there = root["lobby"].tools._slots["my-shop"], PersistenceGuardian(), connections.reachable_tools(root)
+        for selector, body in (("twice_", "self.tools.my_shop.put_in(text)"), ("how_many_", "self.tools.my_shop.count()['count']")):
+            source = f"def {selector}(self, text):\n    return {body}\n"
+            verdict = guardian.audit(source, selector, "default+tools", tools=there).check()
+            came = {"policy": verdict.policy}
+            holder._slots[selector] = Method(selector, source, contract=verdict.contract, provenance=came)
+
+    await kernel.image.system(hold)
+    in_loop = "def note_(self, texts):\n    for text in texts:\n        self.tools.my_shop.twice_(text)\n"
+    asked = writing(inference, in_loop, in_loop.replace("in texts", "in texts[:2]") + "    return self.tools.my_shop.how_many_('x')\n")
+    assert (await with_tools(kernel, "m1", "note_", ["a", "b", "c"]))["result"]["value"] == 2
+    assert "my-shop.twice_ (acts) is called in a loop whose rounds no literal bounds" in asked[1].user
+    reached = method_of(kernel, "thing", "note_")["contract"]["reaches"]
+    assert reached == ("my-shop.how_many_=reads", "my-shop.twice_=acts")
+    assert shop.things == [{"thing": "a"}, {"thing": "b"}]
 
 
 async def test_a_tool_that_is_no_longer_one_that_reads_is_not_called_as_one(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
