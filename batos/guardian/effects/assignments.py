@@ -109,7 +109,7 @@ class Assignments(Calls):
         owned = self.owned(before)
         if not owned or self._changes_in_place(node, target.id, objects):
             self.change(node, before & ~FOREIGN, inside)
-        self.bind(target.id, before | (objects if owned else 0))
+        self.bind(target.id, before | (objects if owned else 0) | self.heap.origins_in(objects))
 
     def _changes_in_place(self, node: ast.AugAssign, name: str, objects: int) -> bool:
         """Return True if `x += …` changes the object that x stands for. It does so for containers, and not for numbers and texts; in
