@@ -288,7 +288,7 @@ class MessageRequests:
 
         def reach(root: Root) -> str:
             target = history.resolve(root, request.target)
-            if connections.is_connection(root, target):
+            if connections.reaches_outside(root, target):
                 return "what is outside, by a tool"
             held = find(target, request.selector)
             primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None

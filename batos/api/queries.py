@@ -22,6 +22,7 @@ from batos.image.mission_record import described
 from batos.methods import inventory
 from batos.missions import report
 from batos.objects import Root, UvmObject
+from batos.tools import connections, operation_messages
 from batos.wire import schemas
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Queries:
                 return {"type": "show", "oid": None, "slots": {}, "tid": None, "record": left}
             found = history.resolve(root, target)
             if not report.is_mission(found):
-                return {"type": "show", **history.show(found)}
+                understood = _operations(root, found)
+                return {"type": "show", **history.show(found), **({"understands": understood} if understood else {})}
             entropy = self._assessed(root, found.number)
             told = {**report.report_of(root, found.id), **({"entropy": entropy} if entropy else {})}
             if at is None:
@@ -68,7 +70,12 @@ class Queries:
         """Return the entries of an object."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = history.resolve(root, target or "lobby")
-            return {"type": "ls", "target": target or "lobby", "oid": history.oid_of(found), "entries": history.entries(found)}
+            operations = [
+                {"name": one["message"], "kind": "operation", "about": f"{one['line']} ({one['class']})"}
+                for one in _operations(root, found)
+            ]
+            listed = [*history.entries(found), *operations]
+            return {"type": "ls", "target": target or "lobby", "oid": history.oid_of(found), "entries": listed}
 
     def history(self, target: str, limit: int) -> Reply:
         """Return the revisions of an object, the newest first."""
@@ -218,6 +225,14 @@ class QueryRequests:
     async def methods(self, request: schemas.MethodsRequest, client: Recipient) -> Reply:
         """Return the generated methods."""
         return await answering(self._queries.methods, request.target, request.at)
+
+
+def _operations(root: Root, found: UvmObject) -> list[Reply]:
+    """Return the operations that a connection performs as messages: message, tool, class, and one line about it. None for other objects."""
+    if not connections.is_connection(root, found):
+        return []
+    understood = operation_messages.understood(found)
+    return [{"message": name, "tool": one.name, "class": one.kind, "line": one.line()} for name, one in understood.items()]
 
 
 def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -28,6 +29,11 @@ log = structlog.get_logger("batos.tools")
 Reply = dict[str, Any]
 LIST_CHARS = 400
 """Characters of arguments and results in a list of effects."""
+DEFINITIONS_BYTES = 512 << 10
+"""Bytes of definitions in a reply about one connection."""
+CHANGES_CHARS = 64 << 10
+"""Characters of what changed in a reply about one connection."""
+_LONG = ("description", "parameters", "result")
 MISSION_CHARS = 4000
 """Characters of arguments and results in the effects of one mission."""
 
@@ -103,7 +109,7 @@ class ToolRequests:
 
     def _whole(self, held: PinnedConnection, only: ToolDefinition | None = None) -> Reply:
         table = self._image.read(image_grants.all_grants, time.time())
-        tools = list(held.tools) if only is None else [only]
+        told = _definitions(held, table) if only is None else [{**_line(held, only, table), **_definition(only)}]
         return {
             "type": "tools",
             "connections": [
@@ -111,8 +117,8 @@ class ToolRequests:
                     **_facts(held),
                     "open": held.spec.name in self._toolbox.open_names(),
                     "options": dict(held.spec.options),
-                    "tools": [{**_line(held, tool, table), **_definition(tool)} for tool in tools],
-                    "changes": held.changes,
+                    "tools": told,
+                    "changes": held.changes if len(held.changes) <= CHANGES_CHARS else f"{held.changes[: CHANGES_CHARS - 1]}…",
                     "missing": self._missing(held),
                 }
             ],
@@ -229,7 +235,7 @@ class EffectRequests:
             raise InvalidInput(
                 f"mission {mission!r} is {held.state} and does nothing again; say `happened` or `leave`, and give another mission"
             )
-        settled = await self._image.system(effects.settle, record.key, request.how, "its user", mission="operator")
+        settled = await self._image.system(effects.settle, record.key, request.how, "its user", record, mission="operator")
         log.info("effect_settled", key=record.key, mission=mission, how=request.how)
         return {"type": "effects", "effects": [{**_effect(mission, settled, LIST_CHARS), "settled": request.how}]}
 
@@ -254,6 +260,16 @@ def _line(held: PinnedConnection, tool: ToolDefinition, table: list[CurrentGrant
     suspended = any(one.name == tool.name for one in held.suspended)
     verdict = "suspended" if suspended else grants.decide(table, asked).verdict
     return {"name": tool.name, "class": tool.kind, "verdict": verdict, "line": tool.line()}
+
+
+def _definitions(held: PinnedConnection, table: list[CurrentGrant]) -> list[Reply]:
+    """Return the tools of a connection with their definitions, as far as a reply has room; each is told whole by its own name."""
+    found, left = [], DEFINITIONS_BYTES
+    for tool in held.tools:
+        whole = {**_line(held, tool, table), **_definition(tool)}
+        left -= len(json.dumps(whole, ensure_ascii=False).encode("utf-8", "replace"))
+        found.append(whole if left >= 0 else {name: value for name, value in whole.items() if name not in _LONG} | {"cut": True})
+    return found
 
 
 def _definition(tool: ToolDefinition) -> Reply:

@@ -261,11 +261,13 @@ class ModelRuntime:
             return Sight(self.model_of)
         return Sight(self.model_of, self._sees, self._seen, self._seeing)
 
-    def uses_tools(self, model: str) -> bool:
+    def uses_tools(self, model: str) -> bool | None:
         """Return True if a model can ask for tools by itself, as its Ollama says or a probe found out, and is large enough to be trusted
-        with that."""
-        can, size = self.capabilities(model), self.parameters(model)
-        return can is not None and can.tools and (size is None or size >= FIT)
+        with that; None as long as its Ollama has not said it."""
+        can = self.capabilities(model)
+        if can is None:
+            return None if self.places else False
+        return can.tools and (can.parameters is None or can.parameters >= FIT)
 
     def _seen(self, model: str) -> bool | None:
         can = self.capabilities(model)

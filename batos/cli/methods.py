@@ -62,6 +62,8 @@ def method(
         output.say(f"  for: {reply['intent']}", "dim")
     for example in reply["examples"]:
         output.say(f"  example: {json.dumps(example, ensure_ascii=False)}", "dim")
+    for doubt in reply.get("doubts", ()):
+        output.say(f"  doubtful, and written anew when it is next sent: {doubt}", "yellow")
     for number, version in enumerate(reply["versions"]):
         _version(version, output, whole=number == 0)
         if number == 0 and (asked := version["provenance"].get("open")):

@@ -47,6 +47,8 @@ def show(
         return
     output.say(f"{target}  {reply.get('oid', '')}", "bold")
     output.rows(("slot", "value"), ((name, value_of_cell(value)) for name, value in reply.get("slots", {}).items()))
+    if understood := reply.get("understands"):
+        output.rows(("message", "class", "operation"), ((one["message"], one["class"], one_line(one["line"])) for one in understood))
 
 
 def _prompts(reply: dict[str, Any], output: Output) -> None:

@@ -173,11 +173,13 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
         output.say("\nwhat changed since it was accepted", "bold")
         output.say(one["changes"])
         output.note(f"accepted with: batos tools accept {one['name']}", "yellow")
-    if whole and len(one["tools"]) == 1:
+    if whole and len(one["tools"]) == 1 and not one["tools"][0].get("cut"):
         _tool(one["tools"][0], output)
         return
     output.say()
     output.rows(("tool", "class", "grants", ""), ((tool["name"], tool["class"], tool["verdict"], tool["line"]) for tool in one["tools"]))
+    if cut := [tool["name"] for tool in one["tools"] if tool.get("cut")]:
+        output.note(f"the definitions of {len(cut)} tools have no room here: batos tools show {one['name']}.{cut[0]}", "dim")
     if one["missing"]:
         output.note(f"set what it lacks: batos secrets set {one['missing'][0]}", "yellow")
     if added:

@@ -25,19 +25,21 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
-from batos.forge import lessons, method_prompts, trials
+from batos.forge import lessons, method_prompts, operation_pins, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.reach_questions import check_growth
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
-from batos.image import history, ledger, model_registry, taught_examples
+from batos.image import history, ledger, method_doubts, model_registry, taught_examples
 from batos.image.living_image import add_missing
+from batos.image.method_doubts import Doubt
 from batos.methods.runtime import WriterAwaited, home_of, may_use_tools, misfit, parameters_in
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
+from batos.tools import connections
 
 if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
     from batos.forge.candidate_search import CandidateSearch
@@ -234,7 +236,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        avoid = _earlier_refusals(cycle, attempt)
+        avoid = [*(doubt.reason for doubt in _doubts_about(cycle)), *_earlier_refusals(cycle, attempt)]
         session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
@@ -326,6 +328,9 @@ async def put_in_place(cycle: UvmObject) -> None:
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }
+    if session.tools:  # what it was written for: an operation that changes makes it doubtful
+        provenance["operations"] = operation_pins.pins_of(_root(cycle), source)
+        provenance["doubts"] = tuple(doubt.reason for doubt in _doubts_about(cycle))
     cycle.holder._slots[cycle.selector] = Method(
         cycle.selector,
         source,
@@ -431,15 +436,22 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     except MethodUnsupported as e:
         return [e.message], ""
     method, writes = Method(selector, source, contract=verdict.contract, provenance={"policy": verdict.policy}), verdict.contract["writes"]
+    held = cycle.holder._slots.get(selector)
+    answers: Mapping[str, Any] = {}
+    if session.tools and isinstance(held, Method):
+        answers = operation_pins.recorded_answers(_root(cycle), cycle.holder, held, attempt.mission.accepted)
     outcomes = []
     for obj, case in cases:
-        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
+        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, answers))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 
 
 def _may_use_tools(cycle: UvmObject) -> bool:
-    """Return True if the user lets the method use tools: by a lesson, with the message of the mission, or an earlier version of it."""
+    """Return True if the user lets the method use tools: by a lesson, with the message of the mission, an earlier version, or since
+    he sent the message to a connection."""
     root, selector, message = _root(cycle), cycle.selector, json.loads(current().mission.message or "{}")
+    if connections.is_connection(root, cycle.target):  # what it is for is to use that connection's tools
+        return True
     held = find(cycle.target, selector)
     if held is not None and isinstance(held[1], Method) and may_use_tools(held[1]):
         return True
@@ -452,6 +464,11 @@ def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
     if not session_of(cycle).tools:
         return ()
     words = f"{cycle.selector} {cycle.intent}"
+    if connections.is_connection(_root(cycle), cycle.target):
+        held = connections.pinned(cycle.target)
+        offered = {name for name, _ in attempt.tools.offers()}
+        own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in offered]
+        return method_prompts.operation_lines(held.spec.name, own, words, attempt.settings.tools.offered)
     return method_prompts.tool_lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
 
 
@@ -471,6 +488,13 @@ def _model(cycle: UvmObject, attempt: Attempt) -> str:
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
+
+
+def _doubts_about(cycle: UvmObject) -> list[Doubt]:
+    """Return the doubts for which the method of a cycle is written anew, the newest first."""
+    held = cycle.holder._slots.get(cycle.selector)
+    found = method_doubts.about(cycle.holder, held, current().mission.accepted) if isinstance(held, Method) else []
+    return found[::-1]
 
 
 def _earlier_refusals(cycle: UvmObject, attempt: Attempt) -> list[str]:

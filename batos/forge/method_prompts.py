@@ -19,6 +19,7 @@ from batos.mind.attempt import Attempt
 from batos.mind.psm import asker_of
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
+from batos.tools import connections, doubles
 from batos.tools.definitions import ToolDefinition, identifier
 
 if TYPE_CHECKING:  # a daemon without an expert writer has no handbook
@@ -106,6 +107,31 @@ def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most:
     return tuple(f"self.tools.{identifier(connection)}.{tool.line()}" for connection, tool in shown)
 
 
+def operation_lines(connection: str, tools: Sequence[ToolDefinition], purpose: str, most: int) -> tuple[str, ...]:
+    """Return a connection's own tools as the prompt of one of its methods shows them: with the types of the arguments, and the shape of
+    the answer where it is known. Those that share most words with the purpose come first.
+    """
+    asked = _words(purpose)
+    best = sorted(tools, key=lambda tool: -len(asked & _words(f"{_HUMP.sub('_', tool.name)} {tool.description}")))[:most]
+    return tuple(_operation_line(connection, tool) for tool in best)
+
+
+def _operation_line(connection: str, tool: ToolDefinition) -> str:
+    required = set(tool.parameters.get("required") or ())
+    given = [
+        f"{identifier(name)}{'' if name in required else '?'}: {doubles.shape(schema, _ARGUMENT_CHARS) or 'any'}"
+        for name, schema in (tool.parameters.get("properties") or {}).items()
+    ]
+    answer = doubles.shape(tool.result)
+    told = tool.line().partition("): ")[2]
+    does = f": {told}" if told else ""
+    return f"self.tools.{identifier(connection)}.{identifier(tool.name)}({', '.join(given)}){f' -> {answer}' if answer else ''}{does}"
+
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ARGUMENT_CHARS = 80
+
+
 def _words(text: str) -> set[str]:
     return {word for word in re.split(r"[\W_]+", text.lower()) if len(word) > 2}
 
@@ -188,9 +214,10 @@ def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list
     """Return the slots of an object that the words mention, inherited ones too, and a few others of its own."""
     near: list[tuple[str, Any]] = []
     other: list[tuple[str, Any]] = []
+    kept = _kept_as(obj)
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
-            if isinstance(value, Method | Primitive | Intent) or _is_common(name, value):
+            if isinstance(value, Method | Primitive | Intent) or _is_common(name, value) or name in kept:
                 continue
             if name.lower() in spoken or any(part in spoken for part in name.lower().split("_") if len(part) > 2):
                 near.append((name, value))
@@ -235,15 +262,21 @@ def _title(obj: UvmObject) -> str:
 
 def _slots(obj: UvmObject) -> list[str]:
     """Return one line of the object's slots, and one of the messages that it understands."""
-    held, sends = [], []
+    held, sends, kept = [], [], _kept_as(obj)
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
             if isinstance(value, Method | Primitive | Intent):
                 sends.append(name)
-            elif holder is obj and not _is_common(name, value):
+            elif holder is obj and not _is_common(name, value) and name not in kept:
                 held.append(f"self.{name} = {_short(value)}")
     lines = [f"Slots: {'; '.join(held[:_SLOTS])}"] if held else ["Slots: none"]
     return [*lines, f"It understands: {', '.join(dict.fromkeys(sends[:_SLOTS]))}"] if sends else lines
+
+
+def _kept_as(obj: UvmObject) -> Sequence[str]:
+    """Return the slots of a connection that say only how it is kept; none of another object."""
+    known = obj._p_jar is not None and connections.is_connection(obj._p_jar.root(), obj)
+    return connections.SLOTS if known else ()
 
 
 def _is_common(name: str, value: Any) -> bool:

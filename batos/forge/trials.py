@@ -11,15 +11,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos import scope
-from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError, ToolsTied
+from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError, MethodFailed, ToolFailed, ToolsTied
 from batos.image import history
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
+from batos.mind.tool_use import MALFORMED
 from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.specification import same
 
 _SHOWN = 120  # greatest number of characters of a value in a reason
+_NO_ANSWERS: Mapping[str, Any] = {}
+_FAULTS_OF_FORM = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
 Draft = tuple[bytes, Method]
 """Id of the object that would hold the method, and the method, which is not installed."""
 
@@ -62,11 +65,19 @@ def _case(example: Example) -> Case:
 
 
 async def run(
-    case: Case, obj: UvmObject, method: Method, attempt: Attempt, methods: MethodRuntime, activity: Activity, writes: Sequence[str] = ()
+    case: Case,
+    obj: UvmObject,
+    method: Method,
+    attempt: Attempt,
+    methods: MethodRuntime,
+    activity: Activity,
+    writes: Sequence[str] = (),
+    answers: Mapping[str, Any] = _NO_ANSWERS,
 ) -> Outcome:
     """Run a method once in a transaction that is aborted.
 
     :param writes: slots that it may write, by the audit.
+    :param answers: of tools (`CONNECTION.TOOL`) that are not called in a trial, as they were recorded before.
     :raises BatosError: for a failure outside of the method: a failed inference, or no available worker.
     """
     drafts: tuple[Draft, ...] = scope.current().drafts
@@ -81,18 +92,37 @@ async def run(
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
         try:
-            with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts):
+            with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts) as entered:
+                entered.trial.recorded = answers
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
             return Outcome(case, "")
+        except ToolFailed as e:  # the place refused the request as it was made; else it is no fault of the method
+            wrong = e.context.get("status") in MALFORMED
+            return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}" if wrong else "")
         # InvalidInput: from a message to the system that the method sent wrongly
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:
+            if entered.trial.doubled and not _is_fault_of_form(e, method.source):
+                return Outcome(case, "")
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
         except GrantNeeded as e:  # a grant would permit an effect that this trial cannot roll back: stop here
             return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
-        reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
+        reason = (
+            "" if case.expected is None or entered.trial.doubled else _difference(case, case.expected, method.selector, value, receiver)
+        )
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
         return Outcome(case, reason, repr((history.uncut(value), left)))
+
+
+def _is_fault_of_form(error: Exception, source: str) -> bool:
+    """Return True for an error that a method makes whatever the values of an answer of this form are. A double's values are made up: that
+    a search finds nothing in them, or that a loop does not end, says nothing.
+    """
+    if not isinstance(error, MethodFailed):
+        return isinstance(error, MessageNotUnderstood)
+    if error.type == "KeyError":  # a name that the schema does not have; any other key is a value
+        return any(f"{quote}{error.text.strip(chr(39))}{quote}" in source for quote in "\"'")
+    return error.type in _FAULTS_OF_FORM
 
 
 @contextlib.asynccontextmanager

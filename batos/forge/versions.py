@@ -7,6 +7,7 @@ a new version with its source.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from batos.errors import InvalidInput, UnknownTarget
@@ -14,7 +15,7 @@ from batos.forge import trials
 from batos.forge.lessons import check
 from batos.forge.machine import forge
 from batos.forge.reach_questions import check_growth
-from batos.image import taught_examples
+from batos.image import method_doubts, taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.inventory import grants_needed
@@ -27,7 +28,8 @@ from batos.sandbox import senders
 
 
 def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
-    """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent.
+    """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent,
+    and the `doubts` for which it is written anew when it is next sent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
     """
@@ -45,6 +47,8 @@ def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
         "examples": [one.to_json() for one in taught],
         "versions": [_version(root, one) for one in value.versions()] if isinstance(value, Method) else [],
     }
+    if isinstance(value, Method) and held is not None and (doubts := method_doubts.about(held[0], value, math.inf)):
+        told["doubts"] = [one.reason for one in doubts]
     return told
 
 

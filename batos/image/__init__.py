@@ -9,6 +9,7 @@ from batos.image.grants import GrantTable
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
+from batos.image.method_doubts import MethodDoubts
 from batos.image.mission_index import Ended, EndedTree, Folded, LineTree, NumberTree
 from batos.image.model_registry import KnownModels
 from batos.image.taught_examples import Taught
@@ -27,6 +28,7 @@ __all__ = [
     "Ledger",
     "LineTree",
     "LivingImage",
+    "MethodDoubts",
     "MissionTree",
     "Newest",
     "NumberTree",

@@ -17,7 +17,7 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
-from batos.errors import InvalidInput
+from batos.errors import InvalidInput, ToolFailed
 from batos.image import journal
 
 INTENDED, DONE, FAILED, IN_DOUBT, SETTLED = "INTENDED", "DONE", "FAILED", "IN_DOUBT", "SETTLED"
@@ -151,24 +151,28 @@ def intend(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
     return record
 
 
-def end(root: Any, mission: str, record: EffectRecord) -> None:
-    """System transaction: record what became of an effect. What has ended stays as it is."""
+def end(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
+    """System transaction: record what became of an effect; return the record. What has ended stays as it is."""
     held = _find(root, mission, record.key)
     if held is None:
         _add(root, mission, record)
     elif held.record.state not in ENDED:
-        held.record = record._replace(serial=held.record.serial)
+        held.record = record = record._replace(serial=held.record.serial)
+    else:
+        return held.record
     index = index_of(root)
     if index is not None and record.state in ENDED and record.key in index.open:
         del index.open[record.key]
+    return record
 
 
-def settle(root: Any, key: str, how: str, who: str) -> EffectRecord:
+def settle(root: Any, key: str, how: str, who: str, seen: EffectRecord | None = None) -> EffectRecord:
     """System transaction: record what its user says became of an effect in doubt.
 
     :param key: of the effect, or an unambiguous beginning.
     :param how: one of `SETTLEMENTS`.
-    :raises InvalidInput: if no effect of that key is in doubt.
+    :param seen: the record that the user's word is about. None: as it is now.
+    :raises InvalidInput: if no effect of that key is in doubt, or it is not as it was seen: its mission has sent it since.
     """
     if how not in SETTLEMENTS:
         raise InvalidInput(f"{how!r} is not a valid settlement; choose one of {', '.join(SETTLEMENTS)}")
@@ -182,6 +186,8 @@ def settle(root: Any, key: str, how: str, who: str) -> EffectRecord:
     mission = index.open[found[0]]
     held = _find(root, mission, found[0])
     assert held is not None
+    if seen is not None and held.record != seen:
+        raise InvalidInput(f"mission {mission!r} is at the effect {found[0][:8]} now, and asks if it cannot tell what became of it")
     held.record = settled(held.record, how, who)
     if held.record.state in ENDED:
         del index.open[found[0]]
@@ -262,6 +268,18 @@ def forget(root: Any, mission: Any) -> None:
         index.open.pop(record.key, None)
         if record.target and index.targets.get(record.target) == record.serial:
             del index.targets[record.target]
+
+
+def end_unsent(root: Any, mission: str) -> None:
+    """Part of a system transaction: end what the tools of a mission that has ended only asked for. It surely did not happen."""
+    index = index_of(root)
+    for key in [] if index is None else [key for key, of in index.open.items() if of == mission]:
+        held = _find(root, mission, key)
+        if held is not None and held.record.pending:
+            error = ToolFailed(f"{held.record.tool} asked, and its mission ended before it was answered")
+            result = json.dumps(error.to_wire())
+            held.record = held.record._replace(state=FAILED, result=result, failed=True, ended=now(), why=error.message, pending="")
+            del index.open[key]  # type: ignore[union-attr]
 
 
 def doubt_open(root: Any, why: str) -> None:

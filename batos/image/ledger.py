@@ -349,6 +349,8 @@ def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], fi
     ledger, mission = ledger_of(root), mission_of(root, id)
     if mission.state in FINAL:
         return describe(mission)
+    if final:
+        effects.end_unsent(root, id)
     if final and (stand := effects.standing(root, id)):
         context = {**context, "effects": stand}
     record = UvmObject(
@@ -419,6 +421,7 @@ def settle(root: Root, id: str, recalled: bool = True) -> None:
         ledger.pending.remove(id)
         mission = ledger.missions[id]
         if mission.state in FINAL:
+            effects.end_unsent(root, id)
             ledger.ended.by(mission.state)[mission.number] = mission
         if recalled:
             journal.forget_shown(journal.of(mission))

@@ -37,8 +37,8 @@ class AttemptTerms:
     """Returns the base of the model for a persona's role; the base has no persona's voice."""
     parameters: Callable[[str], int | None] = lambda model: None
     """Returns the number of parameters of a model by its name; None if it is not known."""
-    uses_tools: Callable[[str], bool] = lambda model: False
-    """Returns True if a model can ask for tools by itself."""
+    uses_tools: Callable[[str], bool | None] = lambda model: False
+    """Returns True if a model can ask for tools by itself; None as long as that is not known: `Inference.digest` learns it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Ollama's options of every inference (num_ctx, num_predict, ...)."""
     direct: Mapping[str, Any] = field(default_factory=dict)

@@ -202,12 +202,15 @@ def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> E
     return None
 
 
-def said_of(errand: Errand, now: datetime.datetime) -> str:
+def said_of(errand: Errand, now: datetime.datetime, *, connected: bool = False) -> str:
     """Return the answer to an errand.
 
     :param now: current time of the machine, with its zone.
+    :param connected: True if there are tools, none of which does it.
     """
     says = _tables().says[errand.language]
+    if connected and errand.kind not in KNOWN:
+        return str(says["unfit"])
     text = str(says[errand.kind])
     if errand.kind not in KNOWN:
         return text

@@ -142,6 +142,10 @@ class AttemptTally:
         self.replayed = 0
         self.forged: list[UvmObject] = []
         """Cycles that wrote methods."""
+        self.doubled = False
+        """True in a trial from its first call on that a double of the tool answered: what is answered from then on is no fact."""
+        self.recorded: Mapping[str, Any] = {}
+        """Answers of tools (`CONNECTION.TOOL`) for a trial, in the place of doubles: as they were recorded before."""
 
     def copy(self) -> AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
@@ -149,6 +153,7 @@ class AttemptTally:
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.taken, new.agreed, new.calls = set(self.taken), dict(self.agreed), Counter(self.calls)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
+        new.doubled, new.recorded = self.doubled, self.recorded
         return new
 
 

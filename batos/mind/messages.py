@@ -23,10 +23,12 @@ from batos.image import history, taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
 from batos.methods.runtime import may_use_tools, parameters_of
+from batos.mind import tool_messages
 from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
 from batos.sandbox import LOOKUP, UNDERSTANDS, Invocation, senders
+from batos.tools import connections, operation_messages
 
 _TITLE = 80  # greatest number of characters of an object's name in a question
 _SHOWN = 400  # greatest number of characters of a message in an error; a question shows the whole message
@@ -206,11 +208,11 @@ async def _generated(
         raise MessageNotUnderstood(obj, selector)
     making = attempt.making
     for hook in (UNDERSTANDS, LOOKUP):
-        if held is None and find(obj, hook) is not None:
+        if held is None and find(obj, hook) is not None and not tool_messages.wants_method(obj, selector):
             return await deliver(obj, hook, (selector, *args), kwargs)
     if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may define its own answer to unknown messages
         return await deliver(obj, "_doesNotUnderstand_", (selector, *args), kwargs) if isinstance(own[1], Method | Primitive) else None
-    if held is not None and isinstance(held[1], Method):
+    if held is not None and isinstance(held[1], Method) and not tool_messages.is_doubted(*held):
         holder, method = held
     else:
         method = await making.methods.forge(attempt, obj, selector, args, kwargs)
@@ -254,10 +256,15 @@ def check_message(
     :param write: allow a method to be written for a selector that is nearly a known one.
     :param tools: True if the method that is written for it may use tools.
     :raises UnknownTarget: if its receiver is not there.
+    :raises UnknownTool: if it means a tool of a connection that is suspended, or more than one.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """
     obj = resolve(root, target)
     held = find(obj, selector)
+    connected = connections.is_connection(root, obj)
+    free = selector not in BUILT_IN if held is None else bool(args or kwargs) and not isinstance(held[1], Intent | Method | Primitive)
+    if connected and free and tool_messages.check_operation(obj, selector, args, kwargs):
+        return
     if tools and held is not None and not (isinstance(held[1], Intent) or (isinstance(held[1], Method) and may_use_tools(held[1]))):
         what = "by a method without tools" if isinstance(held[1], Method) else "without a method"
         raise InvalidInput(
@@ -266,7 +273,7 @@ def check_message(
         )
     if held is not None:
         _check_arguments(obj, selector, held[1], args, kwargs)
-    elif not (write or selector in BUILT_IN or any(find(obj, hook) is not None for hook in _HOOKS)):
+    elif not (write or selector in BUILT_IN or (not connected and any(find(obj, hook) is not None for hook in _HOOKS))):
         _check_name(root, obj, target, selector)
 
 
@@ -293,6 +300,8 @@ def _check_name(root: Root, obj: UvmObject, target: str, selector: str) -> None:
     if taught or intent:
         return
     known = {name for one in lookup_order(obj) for name in one._slots if not name.endswith("*") and name[:1] != "_"}
+    if connections.is_connection(root, obj):
+        known |= operation_messages.understood(obj).keys()
     if meant := similar_selectors(selector, known):
         names = ", ".join(map(repr, meant[:_NAMED]))
         raise InvalidInput(

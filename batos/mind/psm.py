@@ -164,19 +164,19 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     from batos.mind.tool_rounds import use_tools  # late import: it loads the tables of the choice, which only connections need
 
     role, system = _voice(cycle)
-    done = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
+    done, native = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
         return "I could not do it: " + "; ".join(f"{one.name}: {_short(one.error.message)}" for one in done if one.error is not None)
-    if done and not attempt.terms.uses_tools(attempt.model_of(role)) and all(one.kind not in ("", READS) for one in done):
+    if done and not native and all(one.kind not in ("", READS) for one in done):
         # What was done is known, and a model that does not use tools could only tell it worse.
         return "\n".join(f"Done: {one.name} ({_short(tool_use.told(one.result))})" for one in done if one.error is None)
-    if done and not attempt.terms.uses_tools(attempt.model_of(role)) and subject_of(str(cycle.brief)).asks:
+    if done and not native and subject_of(str(cycle.brief)).asks:
         cycle.quoted = True  # a question, and a model that would only tell the answer worse
         return attempt.tools.quotes(attempt.settings.tools.result_chars)
     if not done and (errand := attempt.open_errand) is not None:
         cycle.cannot = errand.kind
-        return said_of(errand, datetime.datetime.now().astimezone())
+        return said_of(errand, datetime.datetime.now().astimezone(), connected=True)
     return None
 
 

@@ -96,15 +96,19 @@ class ToolChoice:
     """reason in words, for the mission's record"""
     missing: tuple[str, ...] = ()
     """Required arguments that neither the brief nor the model tells, where that is all that a call lacks: the user may be asked."""
+    each: bool = False
+    """True if each call is one to be made, also where the mission made the same one before. Records of earlier versions do not say it."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return the choice as JSON values."""
-        return {"calls": [call._asdict() for call in self.calls], "why": self.why, "missing": list(self.missing)}
+        return {"calls": [call._asdict() for call in self.calls], "why": self.why, "missing": list(self.missing), "each": self.each}
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> ToolChoice:
         """Return the choice of which `to_wire` was the form."""
-        return cls(tuple(ChosenCall(**call) for call in wire["calls"]), wire["why"], tuple(wire.get("missing", ())))
+        return cls(
+            tuple(ChosenCall(**call) for call in wire["calls"]), wire["why"], tuple(wire.get("missing", ())), wire.get("each", False)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +188,7 @@ async def _natively(text: str, offers: Sequence[ToolOffer], ask: AskWithTools, a
         if calls and again is not None and again.call in calls:
             return ToolChoice((), f"the model asks for the call that failed: {again.error[:_ABOUT_CHARS]}")
         if calls and not faults:
-            return ToolChoice(tuple(calls), f"the model asks for {', '.join(call.name for call in calls)}")
+            return ToolChoice(tuple(calls), f"the model asks for {', '.join(call.name for call in calls)}", each=True)
         if not reply.calls:
             return ToolChoice((), "the model asks for no tool")
         prompt = f"{text}\n\nYour last call was refused: {'; '.join(faults)}. Call again, or answer without a tool."
@@ -210,7 +214,7 @@ def _checked(asked: Sequence[tuple[str, str]], names: Mapping[str, ToolOffer]) -
             calls.append(ChosenCall(offer.name, arguments))
     if len(asked) > CALLS:
         faults.append(f"{len(asked)} calls at once; at most {CALLS} are allowed")
-    return list({json.dumps(call): call for call in calls}.values()), faults
+    return calls, faults
 
 
 def _native_form(name: str, tool: ToolDefinition) -> dict[str, Any]:

@@ -6,19 +6,20 @@ borrow it from another. Each call is an effect like all others: granted, journal
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batos.errors import GrantRefused, InvalidInput
-from batos.image import history
+from batos.image import history, method_doubts
 from batos.image.living_image import add_missing
 from batos.methods.reach import fault_of_call
 from batos.methods.runtime import may_use_tools
-from batos.mind.attempt import current
-from batos.objects import Primitive, UvmObject
+from batos.mind.attempt import attempt_or_none, current
+from batos.objects import Method, Primitive, UvmObject
 from batos.sandbox import LOOKUP, UNDERSTANDS, senders
-from batos.tools import connections
-from batos.tools.definitions import ToolDefinition, named
+from batos.tools import connections, operation_messages
+from batos.tools.toolbox import check_arguments
 
 
 @Primitive.register("tools.lookup")
@@ -32,13 +33,48 @@ async def lookup(holder: UvmObject, name: str) -> UvmObject:
 
 @Primitive.register("tools.understand")
 async def understand(connection: UvmObject, selector: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the tool of a connection that has the name of a message, and return its result.
+    """Call the tool of a connection that a message means, and return its result.
 
     :raises UnknownTool: if there is none.
     :raises ToolFailed, GrantRefused, ToolsTied, InvalidInput: see `call_tool`.
     """
-    tool = connections.find_tool(connection, selector)
-    return await call_tool(connection, tool.name, _by_name(f"{connection.name}.{tool.name}", tool, args, kwargs))
+    tool = operation_messages.operation_of(connection, selector) or connections.pinned(connection).tool(selector)
+    given = operation_messages.arguments_of(f"{connection.name}.{tool.name}", tool, args, kwargs)
+    return await call_tool(connection, tool.name, given)
+
+
+def wants_method(obj: UvmObject, selector: str) -> bool:
+    """Return True if a mission is a message to a connection that means none of its tools: a method is written for it.
+
+    :raises UnknownTool: if the tool that is meant is suspended, or more than one could be meant.
+    """
+    attempt = attempt_or_none()
+    if attempt is None or obj._p_jar is None or not connections.is_connection(obj._p_jar.root(), obj):
+        return False
+    message = json.loads(attempt.mission.message or "{}")
+    if message.get("selector") != selector or senders():
+        return False
+    return operation_messages.operation_of(obj, selector) is None
+
+
+def is_doubted(holder: UvmObject, method: Method) -> bool:
+    """Return True if what a tool answered, or a change of it, speaks against a version of a connection's method: it is written anew."""
+    attempt = attempt_or_none()
+    return attempt is not None and bool(method_doubts.about(holder, method, attempt.mission.accepted))
+
+
+def check_operation(connection: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Check a message to a connection before its mission is accepted; return False if it means none of its tools.
+
+    :raises InvalidInput: if the arguments do not fit the schema of the tool that is meant.
+    :raises UnknownTool: if that tool is suspended, or more than one could be meant.
+    """
+    tool = operation_messages.operation_of(connection, selector)
+    if tool is None:
+        return False
+    name = f"{connection.name}.{tool.name}"
+    check_arguments(name, tool, operation_messages.arguments_of(name, tool, args, kwargs))
+    return True
 
 
 @Primitive.register("tools.call_")
@@ -90,20 +126,3 @@ def install(lobby: UvmObject) -> None:
     add_missing(lobby.genesis, tools=lobby.tools)
     add_missing(lobby.tools, **{LOOKUP: Primitive.of(lookup)})
     add_missing(lobby.traits.connection, call_=Primitive.of(call_), **{UNDERSTANDS: Primitive.of(understand)})
-
-
-def _by_name(name: str, tool: ToolDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments by the names of a tool's schema, positional ones in the order of its properties.
-
-    :raises InvalidInput: for more than there are, and for one that is given twice.
-    """
-    known = list(tool.parameters.get("properties") or {})
-    if len(args) > len(known):
-        raise InvalidInput(f"{name} takes {len(known)} arguments ({', '.join(known) or 'none'}); {len(args)} were given by position")
-    given = dict(zip(known, args, strict=False))
-    for word, value in kwargs.items():
-        meant = named(word, known) or word
-        if meant in given:
-            raise InvalidInput(f"{name} got two values for its argument {meant!r}; give one")
-        given[meant] = value
-    return {word: history.whole(value) for word, value in given.items()}

@@ -4,44 +4,62 @@ brief ─ offers ─ choice (`batos.mind.tool_choice`) ─ calls ─ results as 
 
 A choice is recorded before its call is made, so that an attempt that takes the mission up again makes the same call, and not a second one
 with other arguments. A model that uses tools by itself is asked again after each round; for any other one a brief is one call, and a call
-that failed is chosen anew once, with its error.
+that failed is chosen anew once, with its error. Which of the two it is, is recorded with the first choice: what a model can do is learnt
+from its Ollama after each start, and a mission that took silence for a no would end after the calls that it had made so far.
+
+A model that has seen what a call came to and asks for the same again means another one: so two of a thing are bought. Models also repeat
+themselves: such a call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and comes to the same.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
 from batos.errors import GrantRefused, ToolsTied
 from batos.image import journal
+from batos.image.effects import READS
 from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.inference import InferenceAsker
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
 from batos.mind.tool_use import Called, told
 
 
-async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: InferenceAsker) -> list[Called]:
-    """Call the tools that a brief asks for. Return the calls with what came of them, in order; none where no tool fits.
+class ToolRounds(NamedTuple):
+    """Calls of a brief."""
+
+    done: list[Called]
+    """the calls with what came of them, in order; none where no tool fits"""
+    native: bool
+    """True if the model that chose them uses tools by itself"""
+
+
+async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: InferenceAsker) -> ToolRounds:
+    """Call the tools that a brief asks for.
 
     :param role: role of the model that chooses.
     :param system: its system message, where it uses tools by itself.
+    :raises InferenceFailed, ProvisioningFailed: if a model has to be asked and is not there.
     """
     settings = attempt.settings.tools
-    native = attempt.terms.uses_tools(attempt.model_of(role))
+    native = await _is_native(attempt, brief, attempt.model_of(role))
     done: list[Called] = []
     text, again, asked = brief, None, False
     for number in range(settings.rounds):
-        choice = await _chosen(attempt, text, number, again, _services(attempt, role, system, by, native=native))
+        choice = await _chosen(attempt, text, number, again, _services(attempt, role, system, by, native=native), native=native)
         if choice is None:
             break
         if not choice.calls and choice.missing and attempt.mission.may_ask and not asked:
             wanted = attempt.ask(f"To do this I need: {', '.join(choice.missing)}. What is it?")
             text, asked = f"{text}\n{', '.join(choice.missing)}: {wanted}", True
             continue
-        fresh = [call for call in choice.calls if call not in [(one.name, one.arguments) for one in done]]
+        made = [(one.name, one.arguments) for one in done if one.error is not None or not choice.each]
+        fresh = [call for call in choice.calls if call not in made]
         if not fresh:
             break
         came = await attempt.tools.call_all(fresh, gated=attempt.gated)
+        if all(one.kind == READS and one in done for one in came):
+            break
         done += came
         failed = next((one for one in came if one.error is not None), None)
         refused = failed is not None and isinstance(failed.error, GrantRefused | ToolsTied)  # another call instead is not what was asked
@@ -50,19 +68,36 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
         again = None if failed is None else FailedCall(ChosenCall(failed.name, dict(failed.arguments)), str(failed.error))
         if native:
             text = f"{brief}\n\n{so_far(done, settings.result_chars)}"
-    return done
+    return ToolRounds(done, native)
 
 
-async def _chosen(attempt: Attempt, text: str, number: int, again: FailedCall | None, services: ChoiceServices) -> ToolChoice | None:
+async def _is_native(attempt: Attempt, brief: str, model: str) -> bool:
+    """Return True if a model uses tools by itself, as was found out when the first choice was made."""
+    first = attempt.decisions.tool_choice(_mark(brief, 0, None)) or {}
+    if "native" in first:
+        return bool(first["native"])
+    if (native := attempt.terms.uses_tools(model)) is None and attempt.tools.offers():
+        await attempt.services.inference.digest(model)  # what a model can do is known once it is there
+        native = attempt.terms.uses_tools(model)
+    return bool(native)
+
+
+def _mark(text: str, number: int, again: FailedCall | None) -> bytes:
+    return journal.mark_of(f"tools {number}\0{text}\0{'' if again is None else again.error}")
+
+
+async def _chosen(
+    attempt: Attempt, text: str, number: int, again: FailedCall | None, services: ChoiceServices, *, native: bool
+) -> ToolChoice | None:
     """Return the choice of one round, which is made once; None where no tool is offered."""
-    mark = journal.mark_of(f"tools {number}\0{text}\0{'' if again is None else again.error}")
+    mark = _mark(text, number, again)
     if (known := attempt.decisions.tool_choice(mark)) is not None:
         return ToolChoice.of(known)
     offers = [ToolOffer(name, tool) for name, tool in attempt.tools.offers()]
     if not offers:
         return None
     choice = await choose(text, offers, services, k=attempt.settings.tools.offered, again=again)
-    attempt.decisions.take_tool_choice(mark, choice.to_wire())
+    attempt.decisions.take_tool_choice(mark, {**choice.to_wire(), "native": native})
     return choice
 
 

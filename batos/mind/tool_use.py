@@ -14,7 +14,7 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,29 +23,33 @@ import structlog
 from batos import scope
 from batos.bus import ToolCalled
 from batos.config.limits import GivesLimits, Limits, limit
-from batos.errors import BatosError, GrantRefused, InvalidInput, UnknownTool
-from batos.image import effects, identity
+from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed, ToolsTied, UnknownTool
+from batos.image import effects, identity, method_doubts
 from batos.image import grants as image_grants
-from batos.image.effects import READS, EffectRecord
+from batos.image.effects import IDEMPOTENT, READS, EffectRecord
 from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
+from batos.image.method_doubts import Doubt
 from batos.image.mission_record import MissionRecord
 from batos.memory.objects import TOOL
 from batos.mind.evidence import RecalledPassage, without_marks
 from batos.mind.inference import AttemptTally
+from batos.objects import Method
 from batos.sandbox import senders
-from batos.tools import grant_questions, grants
-from batos.tools.definitions import ToolCall, ToolDefinition
+from batos.tools import connections, doubles, grant_questions, grants
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
 from batos.tools.effects import Effects, NeedEffect
 from batos.tools.grant_arguments import OTHERS
 from batos.tools.grant_questions import PendingCall
-from batos.tools.toolbox import Toolbox
+from batos.tools.toolbox import Toolbox, check_arguments, misfit_of
 
 log = structlog.get_logger("batos.mind")
 _EARLIER = 32  # greatest number of earlier missions of a conversation whose effects count
 _TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
+MALFORMED = (400, 405, 415, 422)
+"""Statuses by which a place says that a request is malformed."""
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
 
@@ -115,6 +119,7 @@ class ToolUse:
         self._limits = ToolUseLimits.of(settings)
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
+        self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
         self.called: list[Called] = []
 
     # --- what is offered
@@ -122,15 +127,19 @@ class ToolUse:
     def offers(self) -> list[tuple[str, ToolDefinition]]:
         """Return the tools that the mission may be offered, with their names `CONNECTION.TOOL`: none that a grant denies whatever the
         arguments, and for a mission of the system's own only those that a grant allows. Where nothing may act they are offered, too: the
-        call that was wanted then says why it is not made."""
+        call that was wanted then says why it is not made. So does a tool that its user refused when he was asked: no other one is to do it
+        in its place."""
         if self._toolbox is None:
             return []
-        table = self._grants()
+        table, system = self._grants(), self._attempt.mission.origin == "system"
         offered = [(connection, tool) for connection, held in self._toolbox.connections().items() for tool in held.tools]
+        decided = [
+            (connection, tool, grants.decide(table, self._request(connection, tool, {}, frozenset()))) for connection, tool in offered
+        ]
         return [
             (f"{connection}.{tool.name}", tool)
-            for connection, tool in offered
-            if grants.decide(table, self._request(connection, tool, {}, frozenset())).verdict != DENY
+            for connection, tool, permission in decided
+            if permission.verdict != DENY or (permission.grant is not None and permission.grant.origin != grants.USER and not system)
         ]
 
     @property
@@ -150,16 +159,57 @@ class ToolUse:
         toolbox = self._toolbox
         if self._attempt.tally.calls.total() >= self._limits.calls:
             raise InvalidInput(f"mission {self._attempt.mission.id!r} has made {self._limits.calls} calls, the most that one may make")
-        replayed = self._own().has_ended(name, arguments)
-        if replayed or scope.current().in_trial:  # nothing is done that could be told
-            if replayed and not gated:
+        if scope.current().in_trial:
+            return await self._tried(toolbox, name, arguments, gated)
+        if self._own().has_ended(name, arguments):  # nothing is done that could be told
+            if not gated:
                 self._on_called(ToolCalled(name, "replayed", 0.0, 0))
+            self._note_act(name)
             return await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+        try:
+            result = await self._made(toolbox, name, arguments, gated)
+        except ToolFailed as e:
+            await self._doubt_refused(name, arguments, e)
+            raise
+        self._note_act(name)
+        await self._doubt_form(name, arguments, result)
+        return result
+
+    async def _doubt_refused(self, name: str, arguments: Mapping[str, Any], error: ToolFailed) -> None:
+        """Doubt the connection's method that made a call which fits its schema, and which the place says is malformed."""
+        status = error.context.get("status")
+        if status in MALFORMED:
+            said = f"{name}({self._short(dict(arguments))}) fits its schema and failed: {self._short(error.message)}"
+            await self._doubt(f"{name} {status} {effects.canonical(arguments)}", said)
+
+    async def _doubt_form(self, name: str, arguments: Mapping[str, Any], result: Any) -> None:
+        """Doubt the connection's method that made a call which is answered in another form than is declared."""
+        if _own_method() is None or self._toolbox is None or (wrong := misfit_of(self._toolbox.find(name)[1], result)) == "":
+            return
+        said = f"{name}({self._short(dict(arguments))}) is not answered as it is declared: {wrong}; it answered {self._short(result)}"
+        sign = f"{name} form {wrong.partition(':')[0]}"
+        await self._doubt(sign, said, tool=name, answer=json.dumps(result, ensure_ascii=False), lasting=True)
+
+    async def _doubt(self, sign: str, reason: str, *, tool: str = "", answer: str = "", lasting: bool = False) -> None:
+        method = _own_method()
+        holder = None if method is None else scope.current().run.holder()
+        if method is None or holder is None or not holder._p_oid or not self._acts:
+            return
+        doubt = Doubt(method.version, method.digest, time.time(), sign, reason, tool, answer, lasting)
+        if not self._image.read(method_doubts.is_known, holder._p_oid, method.selector, doubt):
+            await self._image.system(method_doubts.record, holder._p_oid, method.selector, doubt, mission=self._attempt.mission.id)
+            log.warning("method_doubted", selector=method.selector, version=method.version, reason=reason[:200])
+
+    async def _made(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool, *, reads: bool = False) -> Any:
+        """Return the result of a call that is made now, and tell of it.
+
+        :param reads: see `Effects.perform`.
+        """
         began, outcome = time.monotonic(), "failed"
         self._publish(name, "called", arguments=self._short(arguments))
         size = 0
         try:
-            result = await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+            result = await self._own().perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated, reads=reads)
             outcome, size = "done", len(json.dumps(result))
         except GrantRefused as e:
             outcome = "denied"
@@ -182,9 +232,35 @@ class ToolUse:
         self._publish(name, outcome, result=self._short(result))
         return result
 
+    async def _tried(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool) -> Any:
+        """Return what a call in a trial is answered. What the mission has asked for before is as it was; a tool that only reads is really
+        asked, where a grant lets it without a question; any other call is answered by a double of the tool, and so are all that follow it.
+
+        :raises ToolsTied: where there is no double: the tool does not say what it answers.
+        """
+        own, trial = self._own(), scope.current().trial
+        if own.has_asked(name, arguments) and own.has_ended(name, arguments):
+            return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
+        connection, tool = toolbox.find(name)
+        check_arguments(name, tool, arguments)
+        if tool.kind == READS and not trial.doubled:
+            call = ToolCall(connection=connection.spec.name, tool=tool, arguments=arguments, send=_unsent)
+            if own.has_ended(name, arguments):
+                return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated, reads=True)
+            if not self.tied() and self._decide(call).verdict == ALLOW:
+                return await self._made(toolbox, name, arguments, gated, reads=True)
+        try:
+            answer = trial.recorded[name] if name in trial.recorded else doubles.double(tool.result, arguments)
+        except doubles.NoDouble:
+            raise ToolsTied(f"{name} is not called: {self.tied() or 'this is a trial'}") from None
+        trial.calls[name, effects.canonical(arguments)] += 1
+        trial.doubled = True
+        return answer
+
     async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *, gated: bool) -> list[Called]:
-        """Make several calls, one after the other, and return what came of each. Those that need their user's leave are asked about
-        together, before the first is made."""
+        """Make several calls that a model chose, one after the other, and return what came of each. Those that need their user's leave are
+        asked about together, before the first is made; so is one that acts twice where the mission has made the same one before."""
+        self._note_repeats(calls)
         await self._ask_together(calls)
         done = []
         for name, arguments in calls:
@@ -196,8 +272,25 @@ class ToolUse:
         return done
 
     async def settle(self, need: NeedEffect) -> None:
-        """Bring to its end, outside the gate, what a replay needs."""
-        await self._own().settle(need)
+        """Bring to its end, outside the gate, what a replay needs. It is told here: a replay tells nothing of what has ended."""
+        began, outcome, size = time.monotonic(), "asked", 0
+        try:
+            came = await self._own().settle(need)
+            if isinstance(came, BatosError):  # the replay meets it, and tells it
+                outcome = "denied" if isinstance(came, GrantRefused) else "failed"
+                return
+            result, size = json.loads(came.result or "null"), len(came.result or "")
+            if came.failed:
+                outcome = "denied" if result["code"] == GrantRefused.code else "failed"
+                self._publish(need.name, outcome, error=result)
+            else:
+                outcome = "done"
+                self._publish(need.name, outcome, result=self._short(result))
+        except asyncio.CancelledError:
+            outcome = "doubt"
+            raise
+        finally:
+            self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
@@ -265,8 +358,6 @@ class ToolUse:
         """Return why nothing may be done outside; "" where it may."""
         if not self._acts:
             return "this is a replay or a rehearsal, which only sees what was done before"
-        if scope.current().in_trial:
-            return "this is a trial of a method, of which nothing is kept"
         return "" if self._toolbox is None else self._toolbox.tied()
 
     def label(self) -> str:
@@ -283,12 +374,17 @@ class ToolUse:
 
     # --- details
 
+    def _denied(self, call: ToolCall) -> str:
+        """Return why a call that was let before is not let any more: a grant that denies it. What would ask now does not count."""
+        permission = self._decide(call)
+        return permission.reason if permission.grant is not None and permission.grant.verdict == DENY else ""
+
     def _own(self) -> Effects:
         state = None if self._toolbox is None else self._toolbox.state
         if self._effects is None or self._identity != state:  # a resume puts all that is open in doubt
             self._identity = state
             mission, image = self._attempt.mission.id, self._image
-            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self)
+            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self, self._denied)
         return self._effects
 
     async def _asked(self, pending: Sequence[PendingCall]) -> None:
@@ -307,16 +403,23 @@ class ToolUse:
             broad = grant_questions.grant_for(answer, one, mission)
             made += [] if broad is None else [broad]
             if answer != grant_questions.NEVER:  # what makes it ask may still do so: this very call needs no more
-                made.append(_for_once(answer, one, mission))
+                twin = one.call.key in self._repeated or any(_same(one, other) for other in shown if other is not one)
+                made.append(_for_once(answer, one, mission, alone=twin))
         await self._image.system(image_grants.add_all, made, now, mission=mission)
+
+    def _note_repeats(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Note the keys of calls that act twice if they are made twice, and that the mission has made before."""
+        for (name, arguments), after in _numbered(calls):
+            if (after or self.counts()[name, effects.canonical(arguments)]) and self._kind(name) not in ("", READS, IDEMPOTENT):
+                self._repeated.add(self._own().next_key(name, arguments, after))
 
     async def _ask_together(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Ask one question about all of these calls that need leave and are not made yet, so that the mission waits for its user once."""
         if self._toolbox is None or len(calls) < 2 or self.tied():
             return
         pending = []
-        for name, arguments in calls:
-            key = self._own().next_key(name, arguments)
+        for (name, arguments), after in _numbered(calls):
+            key = self._own().next_key(name, arguments, after)
             if key in self._own().known:
                 continue
             with contextlib.suppress(BatosError):  # the call itself tells
@@ -335,15 +438,22 @@ class ToolUse:
         request = dataclasses.replace(request, effect=call.key)
         permission = grants.decide(self._grants(), request)
         answered = permission.grant is not None and permission.grant.effect == call.key
-        if (
-            permission.verdict == ALLOW
-            and call.tool.kind != READS
-            and not answered
-            and self._image.read(identity.asks_first, self._attempt.mission.number)
-        ):
+        if permission.verdict != ALLOW or call.tool.kind == READS or answered:
+            return permission
+        if self._image.read(identity.asks_first, self._attempt.mission.number):
             why = "the image was copied, restored or replaced after this mission began, which may have done it elsewhere"
             return permission._replace(verdict=ASK, grant=None, reason=why)
+        if call.key in self._repeated:
+            return permission._replace(verdict=ASK, grant=None, reason="the mission has made the very same call before")
+        if (method := _new_to_act()) is not None:
+            why = f"it is the first thing that the method {method.selector!r} does outside, version {method.version}"
+            return permission._replace(verdict=ASK, grant=None, reason=why)
         return permission
+
+    def _note_act(self, name: str) -> None:
+        """Note that a method of a connection has acted, in the mission's own transaction."""
+        if self._kind(name) != READS and (method := _new_to_act()) is not None:
+            method.acted = self._attempt.mission.id
 
     def _request(
         self, connection: str, tool: ToolDefinition, arguments: Mapping[str, Any], marks: frozenset[str], size: int = 0
@@ -392,6 +502,24 @@ class ToolUse:
         return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def _own_method() -> Method | None:
+    """Return the method that makes the current call, if it is a connection's own."""
+    run = scope.current().run
+    holder = None if run is None else run.holder()
+    own = holder is not None and holder._p_jar is not None and connections.is_connection(holder._p_jar.root(), holder)
+    return run.method if own else None
+
+
+def _new_to_act() -> Method | None:
+    """Return the method that makes the current call, if it is a connection's own and has not acted before."""
+    method = _own_method()
+    return method if method is not None and not method.acted else None
+
+
+async def _unsent(delivery: Delivery) -> Any:
+    raise ToolsTied("this call is only decided on")
+
+
 def _earlier_effects(root: Any, context: str | None) -> list[EffectRecord]:
     """Return the effects of the missions that one follows: what they read is in the conversation."""
     found: list[EffectRecord] = []
@@ -429,12 +557,30 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _for_once(answer: str, pending: PendingCall, mission: str) -> GrantRecord:
+def _numbered(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[tuple[str, Mapping[str, Any]], int]]:
+    """Yield calls, each with the number of the same ones before it."""
+    seen = Counter[tuple[str, str]]()
+    for name, arguments in calls:
+        said = effects.canonical(arguments)
+        yield (name, arguments), seen[name, said]
+        seen[name, said] += 1
+
+
+def _same(one: PendingCall, other: PendingCall) -> bool:
+    return (one.call.name, effects.canonical(one.call.arguments)) == (other.call.name, effects.canonical(other.call.arguments))
+
+
+def _for_once(answer: str, pending: PendingCall, mission: str, *, alone: bool) -> GrantRecord:
     """Return the grant that `once` or `no` makes, for this effect or for exactly this call in this mission; also where another answer's
-    would be too long."""
+    would be too long. Whoever answered has seen what would leave: what the mission reads meanwhile does not ask about it anew.
+
+    :param alone: True if the mission has the same call elsewhere, which a `no` to this one does not mean.
+    """
     made = GrantRecord(0, ALLOW, pending.call.name, mission=mission, origin=f"answer to mission {mission}")
     if answer != grant_questions.REFUSE:
-        return made._replace(leaks=pending.permission.leak, effect=pending.call.key)
+        return made._replace(leaks=True, effect=pending.call.key)
+    if alone:
+        return made._replace(verdict=DENY, effect=pending.call.key)
     exact = effects.canonical({**{name: {"const": value} for name, value in pending.call.arguments.items()}, OTHERS: False})
     return made._replace(verdict=DENY, args=exact)
 

@@ -210,12 +210,15 @@ class Primitive(_Named):
 class Method(Persistent):
     """Generated source text with its contract and provenance; runs in the sandbox only.
 
-    A record of its own, never changed after it was made, but for `grants`: a new version is a new Method whose `previous` is the old.
+    A record of its own, never changed after it was made, but for `grants` and `acted`: a new version is a new Method whose `previous` is
+    the old.
     """
 
     __module__ = "batos.objects"
     grants: tuple[tuple[str, str], ...] = ()
     """Sends to more than the receiver that the user has let this version make: the Primitive's name, and the mission that granted it."""
+    acted: str = ""
+    """Of a connection's method: the mission in which this version first acted outside, by its user's answer; empty before."""
 
     def __init__(
         self,

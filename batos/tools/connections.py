@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import difflib
 import json
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
 from batos.guardian.policy import ReachableTool
+from batos.image import method_doubts
 from batos.image.effects import ACTS, READS
 from batos.image.living_image import add_missing
-from batos.objects import Method, Root, UvmObject
+from batos.image.method_doubts import Doubt
+from batos.objects import Method, Root, UvmObject, parents_of
+from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
+SLOTS = ("kind", "place", "options", "pinned", "offered", "changes")
+"""Slots in which a connection is kept."""
 _DIFF_LINES = 40
 
 
@@ -125,14 +131,9 @@ def find(holder: UvmObject, wanted: str) -> UvmObject:
     return found
 
 
-def find_tool(connection: UvmObject, wanted: str) -> ToolDefinition:
-    """Return the tool of a connection that a method means by a name.
-
-    :raises UnknownTool: if there is none, or it is suspended.
-    """
-    pinned = _connection(connection.name, connection)
-    name = named(wanted, [tool.name for tool in pinned.tools])
-    return pinned.tool(wanted if name is None else name)
+def pinned(connection: UvmObject) -> PinnedConnection:
+    """Return a connection's object as plain values."""
+    return _connection(connection.name, connection)
 
 
 def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> None:
@@ -165,8 +166,7 @@ def remove(root: Root, name: str) -> None:
 def offer(root: Root, name: str, tools: Sequence[ToolDefinition]) -> str:
     """System transaction: record what a connection offers now. Return the difference from what was pinned; "" if there is none."""
     one = _held(root, name)
-    pinned = _definitions(one.pinned)
-    changes = _difference(pinned, tools)
+    changes = _difference(_definitions(one.pinned), tools)
     offered = _text_of(tools) if changes else "[]"
     if (one.offered, one.changes) != (offered, changes):
         one._slots["offered"], one._slots["changes"] = offered, changes
@@ -177,8 +177,25 @@ def accept(root: Root, name: str) -> int:
     """System transaction: pin the tools of a connection as their place describes them now. Return how many there are."""
     one = _held(root, name)
     if one.changes:
+        _doubt_methods(root, name, {tool.name: tool for tool in _definitions(one.pinned)}, _definitions(one.offered))
         one._slots["pinned"], one._slots["offered"], one._slots["changes"] = one.offered, "[]", ""
     return len(_definitions(one.pinned))
+
+
+def _doubt_methods(root: Root, name: str, before: Mapping[str, ToolDefinition], after: Sequence[ToolDefinition]) -> None:
+    """Record a doubt about each connection's method that was written for an operation which changed so that its calls may not fit any
+    more."""
+    now = {tool.name: tool for tool in after}
+    why = {f"{name}.{tool}": schema_changes.why_unfit(one, now.get(tool)) for tool, one in before.items()}
+    for connection in root["lobby"].tools._slots.values():
+        held = list(connection._slots.items()) if is_connection(root, connection) else []
+        for selector, method in held:
+            if not isinstance(method, Method):
+                continue
+            for tool, _ in dict(method.provenance).get("operations", ()):
+                if reason := why.get(tool, ""):
+                    doubt = Doubt(method.version, method.digest, time.time(), f"{tool} changed", f"{tool} has changed: {reason}")
+                    method_doubts.record(root, connection._p_oid, selector, doubt)
 
 
 def _held(root: Root, name: str) -> UvmObject:
@@ -195,13 +212,26 @@ def is_connection(root: Root, found: Any) -> bool:
     return isinstance(found, UvmObject) and found._slots.get("parent*") is root["lobby"].traits.connection
 
 
+def reaches_outside(root: Root, found: UvmObject) -> bool:
+    """Return True if an object answers messages by calls of tools: a connection, or what inherits from one."""
+    prototype, seen, waiting = root["lobby"].traits.connection, set[int](), [found]
+    while waiting:
+        one = waiting.pop()
+        if one is prototype:
+            return True
+        if id(one) not in seen:
+            seen.add(id(one))
+            waiting += parents_of(one)
+    return False
+
+
 def _connection(name: str, one: UvmObject) -> PinnedConnection:
     spec = ConnectionSpec(name, one.kind, one.place, json.loads(one.options))
-    pinned, offered = _definitions(one.pinned), _definitions(one.offered)
+    held, offered = _definitions(one.pinned), _definitions(one.offered)
     if not one.changes:
-        return PinnedConnection(spec, pinned)
+        return PinnedConnection(spec, held)
     now = {tool.name: tool.pin() for tool in offered}
-    same = tuple(tool for tool in pinned if now.get(tool.name) == tool.pin())
+    same = tuple(tool for tool in held if now.get(tool.name) == tool.pin())
     known = {tool.name for tool in same}
     return PinnedConnection(spec, same, tuple(tool for tool in offered if tool.name not in known), one.changes)
 

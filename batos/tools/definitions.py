@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from batos.config import shown
 from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput
 from batos.image.effects import ACTS, CLASSES
@@ -259,6 +260,18 @@ def named(wanted: str, names: Iterable[str]) -> str | None:
 
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
+
+
+def seconds_of(spec: ConnectionSpec, usual: float) -> float:
+    """Return the time of one call, in seconds, from the option `seconds`.
+
+    :param usual: where the connection does not say.
+    :raises InvalidInput: if it is not a number above 0, at most a day.
+    """
+    seconds = spec.options.get("seconds", usual)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 86_400:
+        raise InvalidInput(f"{spec.name}: the option seconds is {shown(seconds)}; allowed is a number above 0, at most 86400")
+    return float(seconds)
 
 
 def with_secrets(text: str, secret: Callable[[str], str]) -> str:

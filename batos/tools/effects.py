@@ -23,9 +23,22 @@ from typing import Any, Protocol
 import structlog
 
 from batos import scope
-from batos.errors import BatosError, BatosSignal, EgressFailed, InvalidInput, ToolFailed, ToolsTied, from_wire
+from batos.errors import BatosError, BatosSignal, EgressFailed, GrantRefused, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects
-from batos.image.effects import AGAIN, DONE, ENDED, FAILED, IDEMPOTENT, IN_DOUBT, KEYED, READS, SETTLEMENTS, VERIFIABLE, EffectRecord
+from batos.image.effects import (
+    AGAIN,
+    DONE,
+    ENDED,
+    FAILED,
+    IDEMPOTENT,
+    IN_DOUBT,
+    KEYED,
+    READS,
+    SETTLED,
+    SETTLEMENTS,
+    VERIFIABLE,
+    EffectRecord,
+)
 from batos.image.identity import RESUMED
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall
@@ -41,9 +54,12 @@ MESSAGE_CHARS = 4000
 """Characters of an error's message that are kept: it goes into events, questions and answers."""
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
+_NOT_AGAIN = "it is not sent again: "
 
 Prepare = Callable[[], Awaitable[ToolCall]]
 """Makes a call ready to be sent. Raises an error where it surely cannot be made."""
+Refusal = Callable[[ToolCall], str]
+"""Returns why a call that was let before is not let any more, since its user denied it meanwhile; "" where it is."""
 
 
 class NeedEffect(BatosSignal):
@@ -88,11 +104,12 @@ class Caller(Protocol):
 class Effects:
     """The effects of one attempt. `asked` holds the keys of those that this attempt asked for."""
 
-    def __init__(self, image: LivingImage, mission: str, identity: str, caller: Caller) -> None:
+    def __init__(self, image: LivingImage, mission: str, identity: str, caller: Caller, refusal: Refusal = lambda call: "") -> None:
         """
         :param identity: of the image, which keys are derived from.
+        :param refusal: is asked before a second sending.
         """
-        self._image, self._mission, self._identity, self._caller = image, mission, identity, caller
+        self._image, self._mission, self._identity, self._caller, self._refusal = image, mission, identity, caller, refusal
         self._known = {one.key: one for one in image.read(effects.load, mission)}
         self.asked: set[str] = set()
         self._unmade: dict[str, BatosError] = {}
@@ -103,11 +120,12 @@ class Effects:
         if not gated:
             self._unmade.clear()
 
-    async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False) -> Any:
+    async def perform(self, name: str, arguments: Mapping[str, Any], prepare: Prepare, *, gated: bool = False, reads: bool = False) -> Any:
         """Return the result of a call, which is made now, or was made by an earlier attempt.
 
         :param name: `CONNECTION.TOOL`
         :param prepare: makes the call ready; it is not asked where the journal has the result.
+        :param reads: True to make the call in a trial, too: its tool only reads. The mission itself finds the answer in the journal.
         :raises ToolFailed: if it surely did not happen, now or then, or the tool answered with an error.
         :raises ToolsTied: where nothing may be done outside and the journal does not have it.
         :raises GrantRefused: if no grant lets it.
@@ -117,21 +135,27 @@ class Effects:
         counts = self._caller.counts()
         occurrence = counts[name, said]
         counts[name, said] += 1
-        return await self._performed(name, arguments, occurrence, prepare, gated)
+        return await self._performed(name, arguments, occurrence, prepare, gated, reads=reads)
 
-    async def settle(self, need: NeedEffect) -> None:
-        """Bring to its end, outside the gate, what a replay needs. After an error the replay meets it in the same place."""
+    async def settle(self, need: NeedEffect) -> EffectRecord | BatosError:
+        """Bring to its end, outside the gate, what a replay needs. Return how it ended, or why it could not be made: the replay meets that
+        error in the same place."""
+        key = effects.key_of(self._identity, self._mission, need.name, effects.canonical(need.arguments), need.occurrence)
         try:
             await self._performed(need.name, need.arguments, need.occurrence, need.prepare, False)
         except BatosError as e:
-            key = effects.key_of(self._identity, self._mission, need.name, effects.canonical(need.arguments), need.occurrence)
-            self._unmade[key] = e
+            self._unmade[key] = error = e
+            if key not in self._known or self._known[key].state not in ENDED:
+                return error
+        return self._known[key]
 
-    async def _performed(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool) -> Any:
+    async def _performed(
+        self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare, gated: bool, *, reads: bool = False
+    ) -> Any:
         said = effects.canonical(arguments)
         key = effects.key_of(self._identity, self._mission, name, said, occurrence)
         record = self._known.get(key)
-        if scope.current().in_trial:
+        if scope.current().in_trial and not reads:
             # what the mission asked for before is the same in each replay; the rest of the journal is not
             if record is not None and record.state in ENDED and key in self.asked:
                 return _outcome(record)
@@ -148,16 +172,25 @@ class Effects:
         if record is not None:
             return await self._taken_up(record, prepare)
         call = dataclasses.replace(await prepare(), key=key)
+        if scope.current().in_trial and call.tool.kind != READS:  # it became another tool meanwhile
+            raise ToolsTied(f"{name} is not called: this is a trial")
         grant = await self._caller.allow(call)
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
         return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
 
-    def next_key(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not."""
+    def next_key(self, name: str, arguments: Mapping[str, Any], after: int = 0) -> str:
+        """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not.
+
+        :param after: number of such calls that come before it and are not made yet.
+        """
         said = effects.canonical(arguments)
-        return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said])
+        return effects.key_of(self._identity, self._mission, name, said, self._caller.counts()[name, said] + after)
+
+    def has_asked(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the mission has asked for the next call of these arguments before, outside of trials or in one."""
+        return self.next_key(name, arguments) in self.asked
 
     def has_ended(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if the journal has the end of the next call of these arguments."""
@@ -219,7 +252,7 @@ class Effects:
         its connection is gone, or does not start."""
         while True:
             try:
-                call = await prepare()
+                call = dataclasses.replace(await prepare(), key=record.key)
             except BatosError as e:
                 if record.kind == READS:
                     raise
@@ -230,7 +263,7 @@ class Effects:
                 record = self._settled(record._replace(why=f"{was}; now: {e.message}"))
                 if record.state in ENDED:
                     await self._keep(effects.end, record)
-                    return _outcome(record)
+                    return _outcome(self._known[record.key])
                 record = self._once_more(record)
                 await self._keep(effects.end, record)
             else:
@@ -238,37 +271,63 @@ class Effects:
 
     async def _resolved(self, record: EffectRecord, call: ToolCall) -> Any:
         """Return the result of an effect that may have happened, once that is known."""
+        refused = self._refusal(call)
         if record.pending:
+            if refused:  # the tool only asked so far
+                return await self._failed(record, GrantRefused(f"{call.name} is not called: {refused}", tool=call.name))
             return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
-        again = record.why.startswith(f"{AGAIN}: ")
-        if not again:
+        if not record.why.startswith(f"{AGAIN}: "):
             await _nothing_left(record)
-        asks = record.why.startswith(f"{RESUMED}: ")
-        if again or (not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)):
+            record, refused = self._as_kept(record), self._refusal(call)
+            if record.state in ENDED:  # its user settled it meanwhile
+                return _outcome(record)
+        again, asks = record.why.startswith(f"{AGAIN}: "), record.why.startswith(f"{RESUMED}: ")
+        by_itself = not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)
+        if (again or by_itself) and not refused:
             return await self._send(self._once_more(record), call)
-        if record.kind == VERIFIABLE and call.look is not None and not asks and (looked := await _looked(call.look, call.seconds)):
+        look = call.look if record.kind == VERIFIABLE and not asks and not self._refusal(_look_of(call)) else None
+        if look is not None and (looked := await _looked(look, call.seconds)):
             if looked != "null":
                 return await self._done(record._replace(why="looked"), looked)
+            if refused:
+                return await self._failed(record, GrantRefused(f"{call.name} did not happen; {_NOT_AGAIN}{refused}", tool=call.name))
             if record.attempts < TRIES:
                 return await self._send(self._once_more(record), call)
             return await self._failed(record, ToolFailed(f"{call.name} did not happen, in {record.attempts} tries: {record.why}"))
-        record = self._settled(record)
+        if refused:
+            record = await self._not_again(record, refused)
+        record = self._settled(record, call)
         if record.state not in ENDED:
             return await self._send(self._once_more(record), call)
         await self._keep(effects.end, record)
-        return _outcome(record)
+        return _outcome(self._known[record.key])
 
-    def _settled(self, record: EffectRecord) -> EffectRecord:
+    async def _not_again(self, record: EffectRecord, refused: str) -> EffectRecord:
+        """Return an effect in doubt whose user denied it meanwhile: its record says so, and the question about it does."""
+        why = f"{record.why.partition(f'; {_NOT_AGAIN}')[0] or 'the system stopped'}; {_NOT_AGAIN}{refused[:_SHOWN]}"
+        if record.why != why or record.state != IN_DOUBT:
+            log.warning("effect_not_sent_again", mission=self._mission, tool=record.tool, key=record.key, why=refused[:_SHOWN])
+            await self._keep(effects.end, record._replace(state=IN_DOUBT, why=why))
+        return self._known[record.key]
+
+    def _as_kept(self, record: EffectRecord) -> EffectRecord:
+        """Return a record as it is on disk: its user may have settled it while its mission waited."""
+        self._known[record.key] = next((one for one in self._image.read(effects.load, self._mission) if one.key == record.key), record)
+        return self._known[record.key]
+
+    def _settled(self, record: EffectRecord, call: ToolCall | None = None) -> EffectRecord:
         """Return an effect as its user says that it ended. Each try has a question of its own: the answer to an earlier one is not its."""
         shown = record.arguments if len(record.arguments) <= _SHOWN else record.arguments[:_SHOWN] + "…"
         number = f"; try {record.attempts}" if record.attempts > 1 else ""
         why = f"{record.why or 'the system stopped'}{number}"
         question = f"{record.tool} {shown} was cut off ({why}) and may have happened [{record.key[:8]}]. Say {HOW}."
-        while (said := self._caller.ask(question).strip().casefold()) not in SETTLEMENTS:
-            question = (
-                f"{said[:_SHOWN]!r} is none of the answers to: {record.tool}{number} [{record.key[:8]}] may have happened. Say {HOW}."
-            )
-        return effects.settled(record, said, "its user")
+        while True:
+            said = self._caller.ask(question).strip().casefold()
+            refused = self._refusal(call) if call is not None and said == AGAIN else ""
+            if said in SETTLEMENTS and not refused:
+                return effects.settled(record, said, "its user")
+            wrong = f"{_NOT_AGAIN}{refused[:_SHOWN]}. What of it" if refused else f"{said[:_SHOWN]!r} is none of the answers to"
+            question = f"{wrong}: {record.tool}{number} [{record.key[:8]}] may have happened. Say {HOW}."
 
     def _changed_since(self, record: EffectRecord) -> bool:
         return record.kind == IDEMPOTENT and bool(record.target) and self._image.read(effects.last_on, record.target) != record.key
@@ -280,7 +339,7 @@ class Effects:
         if len(result.encode("utf-8", "surrogatepass")) > RESULT_BYTES:
             return await self._failed(record, ToolFailed(f"{record.tool} answered more than {RESULT_BYTES} bytes"), happened=True)
         await self._keep(effects.end, record._replace(state=DONE, result=result, ended=effects.now()))
-        return json.loads(result)
+        return _outcome(self._known[record.key])
 
     async def _failed(self, record: EffectRecord, error: BatosError, *, happened: bool = False) -> Any:
         if len(error.message) > MESSAGE_CHARS:
@@ -289,11 +348,13 @@ class Effects:
         state = DONE if happened else FAILED
         record = record._replace(state=state, result=json.dumps(error.to_wire()), failed=True, ended=effects.now(), why=error.message)
         await self._keep(effects.end, record)
+        if self._known[record.key].state == SETTLED:
+            return _outcome(self._known[record.key])
         raise error
 
-    async def _keep(self, how: Callable[..., EffectRecord | None], record: EffectRecord) -> None:
-        kept = await self._image.system(how, self._mission, record, mission=self._mission)
-        self._known[record.key] = record if kept is None else kept
+    async def _keep(self, how: Callable[..., EffectRecord], record: EffectRecord) -> None:
+        """Record an effect. What is known of it is what the journal holds then: an end that its user gave it meanwhile stays."""
+        self._known[record.key] = await self._image.system(how, self._mission, record, mission=self._mission)
 
 
 def asks_about(question: str, key: str) -> bool:
@@ -313,6 +374,11 @@ def _pending(asked: InputRequired, number: int, attempts: int) -> str:
     """Return what a tool asks, as it is recorded. Each question of an effect differs: an answer to an earlier one is not its."""
     question = asked.question if (number, attempts) == (1, 1) else f"{asked.question}\n(question {number}, try {attempts})"
     return json.dumps({"question": question, "left": asked.pending, "number": number})
+
+
+def _look_of(call: ToolCall) -> ToolCall:
+    """Return the call of the reading tool that looks for another call, as grants judge it."""
+    return dataclasses.replace(call, tool=dataclasses.replace(call.tool, name=call.tool.look or call.tool.name, kind=READS), key="")
 
 
 async def _looked(look: Callable[[], Awaitable[Any]], seconds: float) -> str:

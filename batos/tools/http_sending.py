@@ -28,7 +28,7 @@ import httpx
 from batos.config import nearest, shown
 from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed
 from batos.image.effects import IDEMPOTENT, KEYED, READS
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, with_secrets
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, seconds_of, with_secrets
 from batos.tools.egress import Egress, EgressLimits, HttpAnswer, WebOrigin, is_public, origin_of
 
 TRIES = 5
@@ -351,14 +351,6 @@ def check_options(spec: ConnectionSpec, allowed: Sequence[str]) -> None:
         if name not in allowed:
             there = ", ".join(allowed)
             raise InvalidInput(f"{name!r} is not a valid option of kind {spec.kind}{nearest(name, allowed)}; allowed are: {there}")
-
-
-def seconds_of(spec: ConnectionSpec, usual: float) -> float:
-    """Return the time of one call, in seconds, from the option `seconds`."""
-    seconds = spec.options.get("seconds", usual)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 86_400:
-        raise InvalidInput(f"{spec.name}: the option seconds is {shown(seconds)}; allowed is a number above 0, at most 86400")
-    return float(seconds)
 
 
 def egress_for(origin: WebOrigin, private: bool, result_bytes: int, seconds: float) -> Egress:

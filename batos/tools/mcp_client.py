@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 from batos.config import shown
 from batos.errors import EgressFailed, InvalidInput, ToolFailed
 from batos.image.effects import ACTS, CLASSES, IDEMPOTENT, KEYED, READS, VERIFIABLE
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition, with_secrets
+from batos.tools.definitions import (
+    ConnectionSpec,
+    ConnectorServices,
+    Delivery,
+    InputRequired,
+    ToolCall,
+    ToolDefinition,
+    seconds_of,
+    with_secrets,
+)
 from batos.tools.egress import ReachableOrigins, origin_of
 from batos.tools.elicitation import question_of, response_to
 
@@ -134,6 +143,7 @@ class McpConnector:
         options = spec.options
         if unknown := [name for name in options if name not in OPTIONS]:
             raise InvalidInput(f"the option {unknown[0]!r} of {spec.name} is not valid; allowed are {', '.join(OPTIONS)}")
+        self._seconds = seconds_of(spec, self._limits.call_s)
         self._over_http = spec.place.startswith(("http://", "https://"))
         self._classes = {str(name): _class_of(spec.name, str(name), chosen) for name, chosen in _mapping(options, "classes").items()}
         for name in ("env", "headers", "login"):
@@ -166,7 +176,7 @@ class McpConnector:
             tool=tool,
             arguments=arguments,
             send=lambda delivery: self._send(session, tool, arguments, delivery),
-            seconds=float(self._spec.options.get("seconds") or self._limits.call_s),
+            seconds=self._seconds,
             target="" if tool.kind == READS else self._spec.name,  # what a tool changes is not known: any other may change it, too
             look=(lambda: self._look(tool.look, arguments)) if tool.kind == VERIFIABLE and tool.look else None,
             process=session.process,

@@ -14,10 +14,10 @@ import structlog
 from batos.config import shown
 from batos.errors import EgressRefused, InvalidInput, ToolFailed
 from batos.tools import openapi_document
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, ToolCall, ToolDefinition
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, ToolCall, ToolDefinition, seconds_of
 from batos.tools.egress import Egress, EgressLimits, origin_of
 from batos.tools.http import adjusted
-from batos.tools.http_sending import HttpRequest, HttpSender, check_options, checked_base, is_private_name, plain, seconds_of
+from batos.tools.http_sending import HttpRequest, HttpSender, check_options, checked_base, is_private_name, plain
 
 log = structlog.get_logger("batos.tools")
 _DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}

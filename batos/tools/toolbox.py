@@ -253,6 +253,30 @@ def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any
         raise InvalidInput(f"{name}: {at + ': ' if at else ''}{said}; its parameters are {shown(expected)}")
 
 
+def misfit_of(tool: ToolDefinition, result: Any) -> str:
+    """Return in which way a result is of another form than its tool declares; "" where it is not, where the tool declares none, and where
+    that cannot be told in little time.
+    """
+    from jsonschema import Draft202012Validator, exceptions  # imported late: only a call needs it
+    from referencing import Registry
+
+    if tool.result is None or len(json.dumps(result)) > _MISFIT_BYTES:
+        return ""
+    checker = Draft202012Validator(_checkable(tool.result), registry=Registry())
+    try:
+        wrong = exceptions.best_match(checker.iter_errors(result))
+    except Exception as e:  # a stranger's schema: whatever it is, it says nothing of the result
+        log.warning("schema_not_usable", tool=tool.name, error=str(e)[:200])
+        return ""
+    if wrong is None:
+        return ""
+    at = ".".join("[]" if isinstance(part, int) else str(part) for part in wrong.absolute_path)
+    return f"{at + ': ' if at else ''}{wrong.message[:200]}"
+
+
+_MISFIT_BYTES = 64 << 10
+
+
 def _checkable(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return [_checkable(one) for one in schema] if isinstance(schema, list) else schema

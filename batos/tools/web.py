@@ -14,9 +14,9 @@ from batos.errors import InvalidInput, ToolFailed, Unreadable
 from batos.image.effects import READS
 from batos.isolation import ChildStopped, IsolatedChild
 from batos.tools import page_reader
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, seconds_of
 from batos.tools.egress import Egress, EgressLimits, HttpAnswer, origin_of
-from batos.tools.http_sending import HttpRequest, HttpSender, check_options, seconds_of
+from batos.tools.http_sending import HttpRequest, HttpSender, check_options
 
 CHARS = 20_000
 """Characters of a page's text, where a call does not say otherwise."""

@@ -73,6 +73,24 @@ def test_a_payment_is_made_once(tmp_path: Path, scripted: ScriptedOllama, till: 
     assert till.orders == [payment["body"]] * (1 if truth == "happened" else 2), "a second one only where its user says so"
 
 
+def test_a_payment_that_its_user_denied_is_not_made_a_second_time(tmp_path: Path, scripted: ScriptedOllama, till: Till) -> None:
+    """Its class lets it be sent again by itself; the deny came after the request had left, and before the daemon was killed."""
+    payment = {"path": "/orders", "body": {"sku": "tea", "euros": 20}}
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        options = {"seconds": PAYMENT_S + 1, "classes": {"post": "idempotent"}}
+        assert peer.ask("tool_add", name="till", kind="http", place=till.origin, options=options)["type"] != "error"
+        peer.ask("send", id="pay", target="tools.till", selector="call_", args=["post", payment], write=True)
+        assert till.asked.wait(END_S)
+        assert peer.ask("tool_grant", verdict="deny", pattern="till.*")["type"] == "tool_grants"
+        running.kill()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        question = _question(peer)
+        assert "it is not sent again: grant 1 denies it" in question["question"]
+        peer.ask("answer", id="pay", text="leave", number=question["number"])
+        assert peer.result("pay")["state"] == "COMPLETE"
+    assert till.orders == [payment["body"]]
+
+
 def _question(peer: Peer) -> dict[str, Any]:
     """The open question of the payment, once it is asked."""
     deadline = time.monotonic() + END_S

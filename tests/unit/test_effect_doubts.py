@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import BatosError, ToolFailed
+from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed
 from batos.image import effects, ledger
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall, ToolDefinition
@@ -29,6 +29,7 @@ class Mission:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], str] = {}
         self.open: tuple[str, int] | None = None
+        self.denied: dict[str, str] = {}  # tool -> why
         self.begin()
 
     def begin(self) -> None:
@@ -48,6 +49,9 @@ class Mission:
             self.open = asked
             raise Question(question)
         return self.answers[asked]
+
+    def refusal(self, call: ToolCall) -> str:
+        return self.denied.get(call.name, "")
 
     def tied(self) -> str:
         return ""
@@ -73,7 +77,7 @@ class Shop:
     async def prepare(self) -> ToolCall:
         if self.closed is not None:
             raise self.closed
-        tool = ToolDefinition(name="pay", kind=self.kind)
+        tool = ToolDefinition(name="pay", kind=self.kind, look="receipt")
         return ToolCall(connection="shop", tool=tool, arguments=ARGUMENTS, send=self.send, seconds=1, look=self.look, target="till")
 
     async def send(self, delivery: Delivery) -> Any:
@@ -96,7 +100,7 @@ async def attempt(image: LivingImage, mission: Mission, shop: Shop) -> Any:
     """Begin an attempt, as after a restart; return its result, or its question."""
     mission.begin()
     try:
-        return await Effects(image, "m1", "image", mission).perform(NAME, ARGUMENTS, shop.prepare)
+        return await Effects(image, "m1", "image", mission, mission.refusal).perform(NAME, ARGUMENTS, shop.prepare)
     except Question as e:
         return str(e)
 
@@ -199,3 +203,112 @@ async def test_the_text_of_an_error_is_bounded(image: LivingImage) -> None:
     with pytest.raises(ToolFailed) as failed:
         await attempt(image, mission, shop)
     assert len(failed.value.message) == len(only(image).why) == MESSAGE_CHARS
+
+
+WHY = "grant 1 denies it: deny shop.pay"
+
+
+async def killed(image: LivingImage, kind: str) -> None:
+    """Leave the effect as a daemon leaves it that was killed while its request was under way."""
+    key = effects.key_of("image", "m1", NAME, effects.canonical(ARGUMENTS), 0)
+    record = effects.EffectRecord(key, NAME, kind, effects.canonical(ARGUMENTS), 0, effects.INTENDED, effects.now(), target="till")
+    await image.system(effects.intend, "m1", record)
+
+
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT, effects.ACTS])
+async def test_what_its_user_denied_meanwhile_is_not_sent_a_second_time(image: LivingImage, kind: str) -> None:
+    await killed(image, kind)
+    mission, shop = Mission(), Shop(kind)
+    mission.denied[NAME] = WHY
+    question = await attempt(image, mission, shop)
+    assert asks_about(question, only(image).key)
+    assert f"it is not sent again: {WHY}" in question
+    assert (only(image).state, only(image).why) == (effects.IN_DOUBT, f"the system stopped; it is not sent again: {WHY}")
+    assert await attempt(image, mission, shop) == question, "the same after another restart"
+    mission.answer("again")
+    question = await attempt(image, mission, shop)
+    assert asks_about(question, only(image).key)
+    assert question.startswith(f"it is not sent again: {WHY}")
+    mission.answer("happened")
+    assert (await attempt(image, mission, shop))["happened"] is True
+    assert shop.sent == []
+
+
+async def test_a_deny_that_is_lifted_lets_it_be_sent_again(image: LivingImage) -> None:
+    await killed(image, effects.KEYED)
+    mission, shop = Mission(), Shop(effects.KEYED)
+    mission.denied[NAME] = WHY
+    await attempt(image, mission, shop)
+    mission.denied.clear()
+    assert await attempt(image, mission, shop) == "paid"
+    assert len(shop.sent) == 1
+
+
+async def test_a_deny_lets_a_look_tell_unless_it_denies_that_too(image: LivingImage) -> None:
+    looks = []
+
+    async def look() -> Any:
+        looks.append(1)
+
+    await killed(image, effects.VERIFIABLE)
+    mission, shop = Mission(), Shop(effects.VERIFIABLE, look=look)
+    mission.denied = {NAME: WHY, "shop.receipt": WHY}
+    assert asks_about(await attempt(image, mission, shop), only(image).key)
+    assert looks == []
+    del mission.denied["shop.receipt"]
+    with pytest.raises(GrantRefused, match=r"did not happen; it is not sent again: grant 1"):
+        await attempt(image, mission, shop)
+    assert (looks, shop.sent, only(image).state) == ([1], [], effects.FAILED)
+
+
+async def test_a_tool_that_only_asked_is_refused_for_good(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop(effects.ACTS, InputRequired("Which code?", "1"))
+    await attempt(image, mission, shop)
+    mission.denied[NAME] = WHY
+    for _ in range(2):
+        with pytest.raises(GrantRefused, match="grant 1 denies it"):
+            await attempt(image, mission, shop)
+    assert (only(image).state, shop.sent) == (effects.FAILED, [""])
+
+
+@pytest.mark.parametrize("how", [effects.HAPPENED, effects.AGAIN])
+async def test_what_its_user_settled_while_its_mission_waited_is_neither_asked_nor_sent_twice(
+    image: LivingImage, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async def settle(record: Any) -> None:
+        await image.system(effects.settle, record.key, how, "its user")
+
+    await killed(image, effects.ACTS)
+    monkeypatch.setattr("batos.tools.effects._nothing_left", settle)
+    shop = Shop()
+    came = await attempt(image, Mission(), shop)
+    assert (came, len(shop.sent)) == (("paid", 1) if how == effects.AGAIN else ({"happened": True, "said_by": "its user"}, 0))
+
+
+async def test_one_of_a_settlement_and_a_sending_wins(image: LivingImage) -> None:
+    await killed(image, effects.VERIFIABLE)
+    seen = only(image)
+
+    class Sending(Shop):
+        async def send(self, delivery: Delivery) -> Any:
+            with pytest.raises(InvalidInput, match="is at the effect"):
+                await image.system(effects.settle, seen.key, effects.LEAVE, "its user", seen)
+            return await super().send(delivery)
+
+    async def look() -> Any:
+        return None
+
+    shop = Sending(effects.VERIFIABLE, look=look)
+    assert await attempt(image, Mission(), shop) == "paid"
+    assert (only(image).state, len(shop.sent)) == (effects.DONE, 1)
+
+
+async def test_what_a_look_found_does_not_overwrite_what_its_user_said(image: LivingImage) -> None:
+    await killed(image, effects.VERIFIABLE)
+
+    async def look() -> Any:
+        await image.system(effects.settle, only(image).key, effects.LEAVE, "its user", only(image))
+        return {"paid": 10}
+
+    came = await attempt(image, Mission(), Shop(effects.VERIFIABLE, look=look))
+    assert came == json.loads(only(image).result or "") == {"happened": False, "said_by": "its user"}

@@ -70,6 +70,8 @@ def test_every_language_says_what_its_rules_find() -> None:
                 assert re.search(r"\b26|26", text)
                 assert "2026" in text
             assert "{" not in text
+            assert errand.kind in KNOWN or text != said_of(errand, now, connected=True)
+            assert "tools add" not in said_of(errand, now, connected=True)
 
 
 @pytest.mark.parametrize("char", list("a .,/:-_@'`0?\n\t¿请"))

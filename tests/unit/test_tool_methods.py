@@ -13,6 +13,7 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
+from batos.bus import ToolCalled
 from batos.errors import InvalidInput, ToolFailed
 from batos.forge import lessons
 from batos.guardian import PersistenceGuardian
@@ -354,6 +355,32 @@ async def test_a_conflict_repeats_the_method_and_not_what_it_did(kernel: Kernel,
     assert "strays" not in ended["result"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_is_settled_under_the_gate_is_told(kernel: Kernel, inference: FakeInference, shop: Shop, fails: bool) -> None:
+    """A conflict leads the method to a call that it did not make before: it is made between two replays, and watchers hear how it ended."""
+    await allow(kernel)
+    counted: list[ToolCalled] = []
+    give_services(kernel, on_called=counted.append)
+
+    async def meanwhile() -> None:
+        await kernel.image.system(lambda root: setattr(root["lobby"].thing, "kept", 10))
+
+    shop.meanwhile = meanwhile
+    late = "name('tea')" if fails else "count()"
+    writing(
+        inference,
+        "def note_(self, text):\n    self.tools.my_shop.put_in(text)\n    if self.kept:\n        try:\n"
+        f"            self.tools.my_shop.{late}\n        except RuntimeError:\n            pass\n"
+        "    self.kept += 1\n    return self.kept\n",
+    )
+    heard = await submit(kernel, "m1", "send note_", message=message("note_", "tea", tools=True))
+    assert (await heard.end())["result"]["value"] == 11
+    told = [(event["tool"].partition(".")[2], event["step"]) for event in heard.events if event["type"] == "tool"]
+    last = ("name", "failed") if fails else ("count", "done")
+    assert told == [("put-in", "called"), ("put-in", "done"), (last[0], "called"), last]
+    assert [(one.tool.partition(".")[2], one.outcome) for one in counted] == [("put-in", "done"), last]
+
+
 async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then(
     kernel: Kernel, inference: FakeInference, shop: Shop
 ) -> None:
@@ -471,7 +498,8 @@ async def test_a_method_that_a_connection_holds_is_sent_as_a_tool_of_the_class_o
             source = f"def {selector}(self, text):\n    return {body}\n"
             verdict = guardian.audit(source, selector, "default+tools", tools=there).check()
             came = {"policy": verdict.policy}
-            holder._slots[selector] = Method(selector, source, contract=verdict.contract, provenance=came)
+            holder._slots[selector] = made = Method(selector, source, contract=verdict.contract, provenance=came)
+            made.acted = "m0"  # else its first act is a question
 
     await kernel.image.system(hold)
     in_loop = "def note_(self, texts):\n    for text in texts:\n        self.tools.my_shop.twice_(text)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -132,6 +133,18 @@ async def test_connections_tell_class_verdict_and_missing_secrets(parts: Parts) 
     for unknown in ("shap", "shop.put"):
         with pytest.raises(UnknownTool):
             await parts.listed(unknown)
+
+
+async def test_a_large_connection_is_told_as_far_as_a_reply_has_room(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [ToolDefinition(name=f"t{number}", description="x" * 10_000) for number in range(80)]
+    monkeypatch.setattr(FakePlace, "offered", many)
+    (shop,) = (await parts.add())["connections"]
+    assert [tool["name"] for tool in shop["tools"]] == [tool.name for tool in many]
+    whole = [tool for tool in shop["tools"] if "cut" not in tool]
+    assert 0 < len(whole) == len([tool for tool in shop["tools"] if "description" in tool]) < 80
+    assert len(json.dumps(shop)) < 700_000
+    (last,) = (await parts.listed("shop.t79"))["connections"][0]["tools"]
+    assert (last["description"], "cut" in last) == ("x" * 10_000, False)
 
 
 async def test_a_tool_that_changed_is_suspended_until_it_is_accepted(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:

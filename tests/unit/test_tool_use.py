@@ -13,14 +13,18 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.errors import ToolFailed
-from batos.image import effects, grants
+from batos.bridge.inference import ChatReply, ChatRequest
+from batos.console.api_client import Heard
+from batos.errors import RoleRefused, ToolFailed
+from batos.image import effects, grants, ledger
 from batos.image.grants import ALLOW, ASK, DENY, GrantRecord
 from batos.image.identity import ActingState
+from batos.mind.tool_choice import ToolChoice
 from batos.mind.tool_rounds import so_far
 from batos.mind.tool_use import Called
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition
 from batos.tools.toolbox import Toolbox
+from batos.wire.schemas import SendRequest
 from tests.support.missions import WAIT_S, FakeInference, Listened, give, mind, replayed, submit
 
 NOTE = ToolDefinition(
@@ -45,20 +49,31 @@ GREETING = "Greet my friend and mention the current time in the city Tokyo"
 BRIEF = "Write a note to the file todo.txt with the text 'buy tea'"
 
 
+PAY = ToolDefinition(
+    name="pay",
+    description="Pay a bill.",
+    parameters={"type": "object", "properties": {"euros": {"type": "integer"}}, "required": ["euros"]},
+)
+PAID = ("desk_pay", '{"euros": 10}')
+ASKED_TIME = ("desk_current_time", '{"city": "Tokyo"}')
+
+
 class Place:
-    """A place with a clock and notes; `fail` is raised by its next call, `asks` is asked once."""
+    """A place with a clock and notes; `fail` is raised by its next call, `asks` is asked once, `more` are further tools."""
+
+    more: Sequence[ToolDefinition] = ()
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any], str]] = []
         self.fail: Exception | None = None
         self.asks = self.long = ""
-        self.private = False
+        self.private = self.ticks = False
         self.gate = asyncio.Event()
         self.gate.set()
         self.entered = asyncio.Event()
 
     async def tools(self) -> Sequence[ToolDefinition]:
-        return [NOTE, dataclasses.replace(CLOCK, private=self.private)]
+        return [NOTE, dataclasses.replace(CLOCK, private=self.private), *self.more]
 
     async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
         async def send(delivery: Delivery) -> Any:
@@ -69,6 +84,10 @@ class Place:
             await self.gate.wait()
             if self.fail is not None:
                 raise self.fail
+            if self.ticks:
+                return {"time": len(self.calls)}
+            if tool.name == "pay":
+                return {"paid": arguments["euros"]}
             now = {"time": "17:45", "zone": "JST" + self.long}
             return now if tool is CLOCK or tool.name == "current_time" else {"written": arguments["path"]}
 
@@ -100,6 +119,36 @@ async def asked(kernel: Kernel, id: str) -> str:
             if question:
                 return str(question if isinstance(question, str) else question["question"])
             await kernel.image.system(lambda root: None)
+
+
+class ToolModel(FakeInference):
+    """A model that uses tools by itself: it asks for these calls, round by round, as the results in its prompt tell."""
+
+    def __init__(self, *rounds: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.rounds = rounds
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Any = None) -> ChatReply:
+        reply = await super().chat(request, deadline_s=deadline_s, on_text=on_text)
+        seen, number = request.user.count("</desk."), 0
+        for calls in self.rounds:
+            seen -= len(calls)
+            number += seen >= 0
+        return dataclasses.replace(reply, calls=tuple(self.rounds[number])) if request.tools and number < len(self.rounds) else reply
+
+
+@contextlib.asynccontextmanager
+async def till(folder: Path, place: Place, *rounds: Sequence[tuple[str, str]]) -> AsyncIterator[Kernel]:
+    """A desk that takes payments, and a model that uses tools by itself."""
+    place.more = (PAY,)
+    async with desk(folder, place, inference=ToolModel(*rounds)) as kernel:
+        terms = kernel.attempt_services.terms
+        give(kernel, terms=lambda: dataclasses.replace(terms(), uses_tools=lambda model: True))
+        yield kernel
+
+
+def names(place: Place) -> list[str]:
+    return [name for name, _, _ in place.calls]
 
 
 async def allow(kernel: Kernel, pattern: str, verdict: str = ALLOW, **more: Any) -> None:
@@ -254,6 +303,16 @@ async def test_what_no_tool_can_do_is_still_said(tmp_path: Path) -> None:
     assert result["cannot"] == "program"
 
 
+async def test_what_no_connected_tool_does_is_said_in_the_briefs_language(tmp_path: Path) -> None:
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+        result = (await (await submit(kernel, "m1", "Lösche die Datei todo.txt")).end())["result"]
+    assert place.calls == []
+    assert result["cannot"] == "files"
+    assert "Keines der verbundenen Werkzeuge passt" in result["text"]
+    assert "tools add" not in result["text"]
+
+
 async def test_a_doubt_is_asked_and_its_answer_ends_it(tmp_path: Path) -> None:
     place = Place()
     place.fail = ConnectionError("the line broke")
@@ -286,6 +345,23 @@ async def test_a_call_by_hand_asks_nobody(tmp_path: Path) -> None:
     assert result["tools"][0]["grant"] == "its user called it"
 
 
+@pytest.mark.parametrize("selector", ["call_", "write_note"])
+async def test_what_inherits_from_a_connection_is_for_operators_too(tmp_path: Path, selector: str) -> None:
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+
+        def derived(root: Any) -> None:
+            root["lobby"].mine = root["lobby"].tools.desk.derive().derive()
+
+        await kernel.image.system(derived)
+        heard = Heard(8)
+        heard.operates = False
+        request = SendRequest(op="send", id="m1", target="mine", selector=selector, args=["write_note", {"path": "a", "text": "b"}])
+        with pytest.raises(RoleRefused, match="by a tool"):
+            await kernel.transport.dispatcher.handle(request, heard)
+    assert place.calls == []
+
+
 async def test_a_tool_that_asks_holds_the_mission_and_goes_on(tmp_path: Path) -> None:
     place = Place()
     place.asks = "Which colour?"
@@ -296,6 +372,40 @@ async def test_a_tool_that_asks_holds_the_mission_and_goes_on(tmp_path: Path) ->
         await kernel.scheduler.answer("m1", "blue", may_grant=True)
         await heard.end()
     assert [answer for _, _, answer in place.calls] == ["blue"]
+
+
+async def test_what_only_asked_is_not_in_doubt_after_a_cancellation(tmp_path: Path) -> None:
+    place = Place()
+    place.asks = "Which colour?"
+    async with desk(tmp_path, place) as kernel:
+        await allow(kernel, "desk.*")
+        heard = await submit(kernel, "m1", BRIEF)
+        await asked(kernel, "m1")
+        await kernel.scheduler.cancel("m1")
+        await heard.end()
+        assert kernel.image.read(effects.in_doubt) == []
+        [record] = kernel.image.read(effects.load, "m1")
+        assert (record.state, record.pending, place.calls) == (effects.FAILED, "", [])
+        [failure] = kernel.image.read(ledger.failures_of, "m1")
+        assert "effects" not in failure["context"], "nothing stands"
+
+
+async def test_a_deny_that_comes_while_a_call_is_under_way_is_heeded_before_a_second_sending(tmp_path: Path) -> None:
+    place = Place()
+    place.gate.clear()
+    place.fail = ConnectionError("the line broke")
+    message = json.dumps({"target": "tools.desk", "selector": "call_", "args": ["write_note", {"path": "a", "text": "b"}], "kwargs": {}})
+    async with desk(tmp_path, place) as kernel:
+        heard = await submit(kernel, "m1", "send tools.desk call_", message=message)
+        await place.entered.wait()
+        await allow(kernel, "desk.write_note", DENY)
+        place.gate.set()
+        question = await asked(kernel, "m1")
+        assert "the line broke; it is not sent again: grant" in question
+        await kernel.scheduler.answer("m1", "leave", may_grant=True)
+        result = (await heard.end())["result"]
+    assert result["value"]["happened"] is False
+    assert len(place.calls) == 1
 
 
 async def test_a_conflict_calls_nothing_twice(tmp_path: Path) -> None:
@@ -399,3 +509,96 @@ async def test_what_the_conversation_read_counts_for_the_third_mark(tmp_path: Pa
         await submit(kernel, "m2", BRIEF, context="m1")
         assert "untrusted" in await asked(kernel, "m2")
     assert [name for name, _, _ in place.calls] == ["current_time"]
+
+
+async def test_another_tool_does_not_do_what_its_user_refused_for_ever(tmp_path: Path) -> None:
+    place = Place()
+    place.more = (dataclasses.replace(NOTE, name="put_note", description="Put a note into a file."),)
+    async with desk(tmp_path, place) as kernel:
+        heard = await submit(kernel, "m1", BRIEF)
+        assert "desk.write_note" in await asked(kernel, "m1")
+        await kernel.scheduler.answer("m1", "never", may_grant=True)
+        first = (await heard.end())["result"]
+        again = (await (await submit(kernel, "m2", BRIEF)).end())["result"]
+    for result in (first, again):
+        assert result["cannot"] == "tool"
+        assert "desk.write_note is not called: its user said `never`" in result["text"]
+    assert place.calls == []
+
+
+@pytest.mark.parametrize(("said", "paid"), [("once", 2), ("mission", 2), ("no", 1)])
+async def test_a_model_that_asks_for_the_same_act_again_has_its_user_asked(tmp_path: Path, said: str, paid: int) -> None:
+    place = Place()
+    async with till(tmp_path, place, [PAID], [PAID]) as kernel:
+        await allow(kernel, "desk.*", leaks=True)
+        heard = await submit(kernel, "m1", "Pay the bill of 10 euros twice")
+        question = await asked(kernel, "m1")
+        assert names(place) == ["pay"]
+        assert "the mission has made the very same call before" in question
+        await kernel.scheduler.answer("m1", said, may_grant=True)
+        result = (await heard.end())["result"]
+    assert names(place) == ["pay"] * paid
+    assert [one["state"] for one in result["tools"]] == ["DONE"] * paid
+
+
+@pytest.mark.parametrize(("said", "paid"), [("1 once, 2 no", 1), ("1 no, 2 once", 1), ("once", 2)])
+async def test_the_same_act_twice_in_one_answer_of_a_model_is_two_calls(tmp_path: Path, said: str, paid: int) -> None:
+    place = Place()
+    async with till(tmp_path, place, [PAID, PAID]) as kernel:
+        heard = await submit(kernel, "m1", "Pay the bill of 10 euros twice")
+        assert "these 2 things" in await asked(kernel, "m1")
+        await kernel.scheduler.answer("m1", said, may_grant=True)
+        await heard.end()
+    assert names(place) == ["pay"] * paid
+
+
+async def test_the_same_change_again_that_leaves_the_same_state_asks_nobody(tmp_path: Path) -> None:
+    place, note = Place(), ("desk_write_note", '{"path": "a", "text": "b"}')
+    async with till(tmp_path, place, [note], [note]) as kernel:
+        await allow(kernel, "desk.*", leaks=True)
+        await (await submit(kernel, "m1", "Write the note twice")).end()
+    assert names(place) == ["write_note"] * 2
+
+
+@pytest.mark.parametrize(("ticks", "read"), [(True, 4), (False, 2)])
+async def test_reading_the_same_again_goes_on_as_long_as_it_tells_something_new(tmp_path: Path, ticks: bool, read: int) -> None:
+    place = Place()
+    place.ticks = ticks
+    async with till(tmp_path, place, *[[ASKED_TIME]] * 9) as kernel:
+        await allow(kernel, "desk.*", leaks=True)
+        await (await submit(kernel, "m1", "Tell me how the time in Tokyo goes on")).end()
+    assert len(place.calls) == read
+
+
+async def test_an_answer_that_saw_the_payload_counts_also_for_what_the_mission_reads_before_the_call(tmp_path: Path) -> None:
+    place = Place()
+    place.private = True
+    bills = [ASKED_TIME, ("desk_pay", '{"euros": 10}'), ("desk_pay", '{"euros": 20}')]
+    async with till(tmp_path, place, bills) as kernel:
+        heard = await submit(kernel, "m1", "Look at the clock, pay 10 euros, and pay 20 euros")
+        assert "these 2 things" in await asked(kernel, "m1")
+        await kernel.scheduler.answer("m1", "always", may_grant=True)
+        await heard.end()
+    assert names(place) == ["current_time", "pay", "pay"]
+
+
+async def test_a_mission_that_an_earlier_version_began_makes_the_calls_that_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions made a call that was repeated once, and recorded the repeated choice all the same."""
+    place, whole = Place(), ToolChoice.to_wire
+
+    def earlier(choice: ToolChoice) -> dict[str, Any]:
+        return {name: value for name, value in whole(choice).items() if name != "each"}
+
+    async with till(tmp_path, place, [PAID], [PAID]) as kernel:
+        monkeypatch.setattr(ToolChoice, "to_wire", earlier)
+        await allow(kernel, "desk.*", leaks=True)
+        heard = await submit(kernel, "m1", "Pay the bill of 10 euros twice")
+        await asked(kernel, "m1")
+        await kernel.scheduler.pause("m1")
+        monkeypatch.undo()
+        await kernel.scheduler.resume("m1")
+        await kernel.scheduler.answer("m1", "once", may_grant=True)
+        await heard.end()
+    assert names(place) == ["pay"]

@@ -1,0 +1,467 @@
+"""Messages to a connection that are no operation: the forge writes a method, and tries it in three rings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.app.kernel import Kernel
+from batos.errors import ToolFailed
+from batos.forge import lessons, operation_pins, versions
+from batos.image import effects, ledger
+from batos.image import grants as image_grants
+from batos.image.grants import ALLOW, GrantRecord
+from batos.image.history import oid_of
+from batos.tools import doubles
+from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition
+from batos.tools.schema_changes import why_unfit
+from batos.tools.toolbox import Toolbox, check_arguments
+from tests.support.methods import writing
+from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
+from tests.support.missions import give as give_services
+
+TEA: dict[str, Any] = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
+
+
+def answered(body: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": {"type": "string"}}}
+
+
+def taking(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+LIST = ToolDefinition(
+    name="listTeas", kind="reads", description="List the teas of the shop.", result=answered({"type": "array", "items": TEA}), outward=False
+)
+ORDER = ToolDefinition(
+    name="order",
+    description="Order a tea.",
+    parameters=taking(sku={"type": "string"}),
+    result=answered({"type": "object", "properties": {"id": {"type": "integer"}, "sku": {"type": "string"}}}),
+)
+CHEAPEST = "def cheapest_tea_(self):\n    return min(self.tools.shop.listTeas()['body'], key=lambda tea: tea['price'])['sku']\n"
+BUY = (
+    "def buy_cheapest_(self):\n    teas = self.tools.shop.listTeas()['body']\n"
+    "    sku = min(teas, key=lambda tea: tea['price'])['sku']\n    return self.tools.shop.order(sku=sku)['body']['id']\n"
+)
+
+
+class Shop:
+    """A connector whose place is in memory."""
+
+    def __init__(self) -> None:
+        self.sent = list[tuple[str, Mapping[str, Any]]]()
+        self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}]
+        self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
+        self.fault: Exception | None = None
+        self.refuse: Exception | None = None
+        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+    async def tools(self) -> Sequence[ToolDefinition]:
+        return self.offered
+
+    async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
+        async def send(delivery: Delivery) -> Any:
+            self.sent.append((tool.name, arguments))
+            if tool.name == "order" and self.meanwhile is not None:
+                await self.meanwhile()
+            if self.fault is not None:
+                raise self.fault
+            if tool.name == "order" and self.refuse is not None:
+                raise self.refuse
+            body = self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments["sku"]}
+            return {"status": 200, "body": body, "url": "https://shop.example"}
+
+        return ToolCall(connection="shop", tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def inference() -> FakeInference:
+    return FakeInference()
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncIterator[Kernel]:
+    async with mind(tmp_path, inference) as kernel:
+        held = kernel.attempt_services.toolbox
+        assert held is not None
+        toolbox = Toolbox(kernel.image, ConnectorServices(secret=str, folder=tmp_path), held.state, lambda spec, services: shop)
+        await toolbox.add(ConnectionSpec("shop", "http", "https://shop.example"))
+        give_services(kernel, toolbox=toolbox)
+        yield kernel
+
+
+async def allow(kernel: Kernel) -> None:
+    await kernel.image.system(image_grants.add, GrantRecord(0, ALLOW, "*"), 1.0)
+
+
+async def begun(kernel: Kernel, id: str, selector: str, *args: Any) -> Listened:
+    wire = json.dumps({"target": "tools.shop", "selector": selector, "args": list(args), "kwargs": {}})
+    return await submit(kernel, id, f"send {selector}", message=wire)
+
+
+async def told(kernel: Kernel, id: str, selector: str, *args: Any) -> dict[str, Any]:
+    return await (await begun(kernel, id, selector, *args)).end()
+
+
+async def lesson(kernel: Kernel, id: str, selector: str, *examples: dict[str, Any], intent: str = "") -> dict[str, Any]:
+    pupil = kernel.image.read(lambda root: oid_of(root["lobby"].tools.shop))
+    taught = lessons.Lesson(id, pupil, selector, list(examples), intent, False)
+    wire = json.dumps({"target": "tools.shop", "selector": "learn_", "args": [selector], "kwargs": {}})
+    heard = Listened(kernel, id)
+    await kernel.scheduler.submit(id, "teach", {"message": wire, **taught.options()}, lambda root: lessons.begin(root, taught, 16))
+    return await heard.end()
+
+
+async def question(kernel: Kernel, id: str) -> str:
+    async with asyncio.timeout(WAIT_S):
+        while (found := kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, id))).open_question) is None:
+            await kernel.image.system(lambda root: None)
+    return str(found["question"])
+
+
+def done(kernel: Kernel, id: str) -> list[tuple[str, str]]:
+    return [(one.tool, one.state) for one in kernel.image.read(effects.load, id)]
+
+
+# --- written
+
+
+async def test_the_method_is_written_with_the_operations_and_what_they_answer(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    asked = writing(inference, CHEAPEST)
+    ended = await told(kernel, "m1", "cheapest_tea_")
+    assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", "assam"), ended
+    assert 'self.tools.shop.listTeas() -> {"status": int, "body": [{"sku": str, "price": float}], "url": str}' in asked[0].user
+    assert 'self.tools.shop.order(sku: str) -> {"status": int, "body": {"id": int, "sku": str}, "url": str}' in asked[0].user
+    assert "pinned" not in asked[0].user, "how a connection is kept says nothing of the method"
+    assert shop.sent == [("listTeas", {})], "its trial read the real shop, and the mission goes by the same answer"
+    assert done(kernel, "m1") == [("shop.listTeas", "DONE")]
+
+
+async def test_a_lesson_keeps_it_with_its_policy_and_the_pins_of_its_operations(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    asked = writing(inference, CHEAPEST.replace("min(", "max("), CHEAPEST)
+    ended = await lesson(kernel, "t1", "cheapest_tea_", {"args": [], "result": "assam"}, intent="the sku of the cheapest tea")
+    assert ended["state"] == "COMPLETE", ended
+    assert "cheapest_tea_() answered 'sencha' and not 'assam'" in asked[1].user, "the example is held against the real shop"
+    came = kernel.image.read(lambda root: dict(root["lobby"].tools.shop._slots["cheapest_tea_"].provenance))
+    assert (came["policy"], came["operations"]) == ("default+tools", (("shop.listTeas", LIST.pin()),))
+    shop.teas.append({"sku": "dust", "price": 1.0})
+    assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "dust"
+    assert len(inference.asked) == 2
+
+
+# --- ring one: a double
+
+
+async def test_a_double_of_a_call_that_acts_shows_what_the_answer_does_not_have(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    asked = writing(inference, BUY.replace("['id']", "['number']"), BUY)
+    ended = await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 99})
+    assert ended["state"] == "COMPLETE", "what a double answers is not held against the example"
+    assert "KeyError" in asked[1].user
+    assert "number" in asked[1].user
+    assert [name for name, _ in shop.sent] == ["listTeas"], "nothing was ordered"
+
+
+async def test_values_that_a_double_made_up_say_nothing_against_a_method(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+    source = (
+        "def buy_(self, sku):\n    number = self.tools.shop.order(sku='a tea')['body']['id']\n"
+        "    teas = {tea['price']: tea for tea in self.tools.shop.listTeas()['body']}\n    return teas[4.0][sku] + number\n"
+    )
+    asked = writing(inference, source)
+    assert (await lesson(kernel, "t1", "buy_", {"args": ["assam"], "result": 11.0}))["state"] == "COMPLETE"
+    assert len(asked) == 1
+
+
+async def test_a_double_fits_its_schema_and_is_the_same_each_time() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer", "minimum": 5}, "when": {"type": "string", "format": "date"}, "state": {"enum": ["open", "shut"]},
+            "sku": {"type": "string"}, "lines": {"type": "array", "items": TEA}, "note": {"anyOf": [{"type": "null"}, {"type": "string"}]},
+            "more": {"type": "object", "additionalProperties": {"type": "number"}}, "paid": {"type": ["null", "boolean"]},
+        },
+    }  # fmt: skip
+    made = doubles.double(schema, {"sku": "tea", "id": "not a number"})
+    assert made == doubles.double(schema, {"sku": "tea", "id": "not a number"})
+    assert (made["sku"], made["id"], made["state"], made["when"]) == ("tea", 5, "open", "2026-01-01")
+    assert made["lines"] == [{"sku": "tea", "price": 1}] * 2
+    check_arguments("x.y", ToolDefinition(name="y", parameters=schema), made)
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"type": "array"}, {"type": "array", "items": {}}])
+async def test_what_a_schema_leaves_open_has_no_double(schema: Any) -> None:
+    with pytest.raises(doubles.NoDouble):
+        doubles.double(schema, {})
+
+
+async def test_a_schema_that_explodes_has_no_double() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(11):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(doubles.NoDouble):
+        doubles.double(schema, {})
+    assert len(doubles.shape({"type": "object", "properties": {f"n{n}": {"type": "string"} for n in range(1000)}})) <= 240
+
+
+# --- ring two: reads
+
+
+async def test_a_read_that_no_grant_lets_is_not_made_in_a_trial(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await kernel.image.system(image_grants.add, GrantRecord(0, "deny", "shop.listTeas"), 1.0)
+    writing(inference, CHEAPEST)
+    assert (await lesson(kernel, "t1", "cheapest_tea_", {"args": [], "result": "assam"}))["state"] == "COMPLETE"
+    assert shop.sent == []
+    assert (await told(kernel, "m1", "cheapest_tea_"))["error"]["code"] == "grant_refused"
+
+
+async def test_a_request_that_the_place_calls_malformed_goes_back_to_the_model_another_failure_does_not(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    shop.fault = ToolFailed("GET /teas was answered 422: price is unknown", status=422)
+    asked = writing(inference, CHEAPEST, "def cheapest_tea_(self):\n    return 'none'\n")
+    assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "none"
+    assert "was answered 422: price is unknown" in asked[1].user
+    shop.fault = ToolFailed("the shop is away")
+    asked = writing(inference, CHEAPEST.replace("cheapest_tea_", "best_"))
+    ended = await told(kernel, "m2", "best_")
+    assert (ended["error"]["code"], len(asked)) == ("tool_failed", 1)
+
+
+# --- ring three: the first act
+
+
+async def test_the_first_act_of_a_method_asks_with_the_literal_request_even_where_a_grant_allows_it(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, BUY)
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    asked = await question(kernel, "m1")
+    assert "POST {'sku': 'assam'}" in asked
+    assert "first thing that the method 'buy_cheapest_' does outside" in asked
+    assert [name for name, _ in shop.sent] == ["listTeas"]
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert [name for name, _ in shop.sent] == ["listTeas", "order"], "what was read before the question is not read again"
+
+
+async def test_what_acted_once_goes_by_its_grants(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert (await told(kernel, "m2", "buy_cheapest_"))["result"]["value"] == 7
+    assert [name for name, _ in shop.sent].count("order") == 2
+    acted = kernel.image.read(lambda root: root["lobby"].tools.shop._slots["buy_cheapest_"].acted)
+    assert acted == "m1"
+
+
+async def test_a_refused_first_act_is_asked_about_again_the_next_time(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    for id in ("m1", "m2"):
+        heard = await begun(kernel, id, "buy_cheapest_")
+        await question(kernel, id)
+        await kernel.scheduler.answer(id, "no")
+        assert (await heard.end())["error"]["code"] == "grant_refused"
+    assert "order" not in [name for name, _ in shop.sent]
+
+
+async def test_a_conflict_repeats_neither_the_reads_of_its_trial_nor_its_act(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+
+    def touch(root: Any) -> None:
+        root["lobby"].tools.shop._p_changed = True
+
+    async def meanwhile() -> None:
+        shop.meanwhile = None
+        await kernel.image.system(touch)
+
+    shop.meanwhile = meanwhile
+    writing(inference, BUY)
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert shop.meanwhile is None
+    assert [name for name, _ in shop.sent] == ["listTeas", "order"]
+    assert len(inference.asked) == 1
+
+
+async def test_a_method_that_names_no_granted_tool_is_refused(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    asked = writing(inference, CHEAPEST.replace("listTeas", "listCakes"), CHEAPEST)
+    assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "assam"
+    assert "'listCakes' is not a tool of shop (did you mean 'listTeas'?)" in asked[1].user
+
+
+# --- doubt
+
+
+FIRST = "def first_(self):\n    return self.tools.shop.listTeas()['body'][0]['sku']\n"
+CAREFUL = (
+    "def first_(self):\n    body = self.tools.shop.listTeas()['body']\n"
+    "    teas = body['teas'] if isinstance(body, dict) else body\n    return teas[0]['sku']\n"
+)
+
+
+def doubts(kernel: Kernel, selector: str) -> list[str]:
+    return kernel.image.read(lambda root: versions.describe(root, root["lobby"].tools.shop, selector)).get("doubts", [])
+
+
+async def test_an_answer_of_another_form_has_the_method_written_anew_at_its_next_message_with_that_answer(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    asked = writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    shop.teas = {"teas": shop.teas}  # type: ignore[assignment]
+    assert (await told(kernel, "m1", "first_"))["error"]["code"] == "method_failed"
+    (doubt,) = doubts(kernel, "first_")
+    assert doubt.startswith("shop.listTeas({}) is not answered as it is declared: body: ")
+    asked = writing(inference, FIRST.replace("first_(self):", "first_(self):\n    'again'"), CAREFUL)
+    ended = await told(kernel, "m2", "first_")
+    assert ended["result"]["value"] == "sencha", ended
+    assert "Avoid: shop.listTeas({}) is not answered as it is declared" in asked[0].user
+    assert '"teas": [{"sku": "sencha"' in asked[0].user, "the exchange is its example"
+    assert len(asked) == 2, "the trial met the new form"
+    assert doubts(kernel, "first_") == []
+    assert (await told(kernel, "m3", "first_"))["result"]["value"] == "sencha"
+    assert (len(asked), doubts(kernel, "first_")) == (2, []), "it was written knowing that form"
+
+
+async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doubtful(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    shop.refuse = ToolFailed("POST /orders was answered 422: sku in capitals", status=422)
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["error"]["code"] == "tool_failed"
+    assert "fits its schema and failed: POST /orders was answered 422: sku in capitals" in doubts(kernel, "buy_cheapest_")[0]
+    shop.refuse = None
+    asked = writing(inference, BUY.replace("['sku']\n", "['sku'].upper()\n"))
+    heard = await begun(kernel, "m2", "buy_cheapest_")
+    assert "POST {'sku': 'ASSAM'}" in await question(kernel, "m2"), "a new version asks before its first act"
+    await kernel.scheduler.answer("m2", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert "sku in capitals" in asked[0].user
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 429])
+async def test_another_refusal_is_no_fault_of_the_method(kernel: Kernel, inference: FakeInference, shop: Shop, status: int) -> None:
+    writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    shop.fault = ToolFailed(f"GET /teas was answered {status}", status=status)
+    assert (await told(kernel, "m1", "first_"))["error"]["code"] == "tool_failed"
+    assert doubts(kernel, "first_") == []
+
+
+async def test_where_the_api_changed_a_method_that_still_fits_stays_and_another_is_written_anew(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    writing(inference, BUY)
+    await lesson(kernel, "t2", "buy_cheapest_", {"args": [], "result": 7})
+    wider = {**TEA, "properties": {**TEA["properties"], "grams": {"type": "integer"}}}
+    listing = replace(LIST, description="Teas, all of them.", result=answered({"type": "array", "items": wider}))
+    shop.offered = [listing, replace(ORDER, parameters=taking(sku={"type": "string"}, count={"type": "integer"}))]
+    await toolbox.test("shop")
+    assert doubts(kernel, "buy_cheapest_") == [], "suspended: nothing calls it"
+    await toolbox.accept("shop")
+    assert doubts(kernel, "first_") == []
+    assert doubts(kernel, "buy_cheapest_") == ["shop.order has changed: it needs the argument count now"]
+    asked = writing(inference, BUY.replace("sku=sku", "sku=sku, count=1"))
+    await allow(kernel)
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert "it needs the argument count now" in asked[0].user
+    assert (await told(kernel, "m2", "first_"))["result"]["value"] == "sencha"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (None, "it is gone"),
+        (replace(ORDER, description="other words"), ""),
+        (replace(ORDER, parameters={**taking(sku={"type": "string"}), "properties": {"sku": {"type": "string"}, "note": {}}}), ""),
+        (replace(ORDER, parameters=taking(item={"type": "string"})), "it needs the argument item now"),
+        (replace(ORDER, parameters=taking(sku={"type": "integer"})), "the argument sku is integer now, and was string"),
+        (replace(ORDER, result=answered({"type": "object", "properties": {"id": {"type": "integer"}}})), "the field body.sku is gone"),
+        (replace(ORDER, result=None), "the field of its answer is not described any more"),
+    ],
+)
+def test_what_of_a_changed_operation_does_not_fit(after: ToolDefinition | None, why: str) -> None:
+    assert why_unfit(ORDER, after) == why
+
+
+async def test_the_next_version_is_tried_on_what_was_answered_when_the_method_first_acted(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    await question(kernel, "m1")
+    await kernel.scheduler.answer("m1", "once")
+    await heard.end()
+    assert recorded(kernel)["shop.order"]["body"] == {"id": 7, "sku": "assam"}
+    shop.offered = [LIST, replace(ORDER, parameters=taking(sku={"type": "string"}, count={"type": "integer"}))]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    only_seven = (
+        BUY.replace("sku=sku", "sku=sku, count=1").replace("return ", "number = ")
+        + "    return len({7: 'seven'}.get(number).upper()) + 2\n"
+    )
+    asked = writing(inference, only_seven)
+    heard = await begun(kernel, "m2", "buy_cheapest_")
+    await question(kernel, "m2")
+    await kernel.scheduler.answer("m2", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert len(asked) == 1, "a double of the schema would have answered another number"
+    shop.offered = [LIST, replace(ORDER, result=answered({"type": "object", "required": ["number"]}))]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    assert list(recorded(kernel)) == ["shop.listTeas"], "an answer of an earlier form is none"
+
+
+def recorded(kernel: Kernel) -> dict[str, Any]:
+    def read(root: Any) -> dict[str, Any]:
+        held = root["lobby"].tools.shop
+        return operation_pins.recorded_answers(root, held, held._slots["buy_cheapest_"], 0.0)
+
+    return kernel.image.read(read)
