@@ -83,6 +83,14 @@ class MissionEnded:
     error_code: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleStopped:
+    """A schedule makes no missions any more, because its last runs failed; that is durable."""
+
+    schedule: str
+    why: str
+
+
 class EventBus:
     """Delivers each event to the subscribers of its type. All methods are called on the loop's thread; a subscriber must not block."""
 

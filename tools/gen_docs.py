@@ -85,9 +85,10 @@ def clients() -> str:
 
     from batos.wire import Client
     from batos.wire.client import Operating
+    from batos.wire.scheduling import Scheduling
 
     parts = []
-    for name, method in {**vars(Client), **vars(Operating)}.items():
+    for name, method in {**vars(Client), **vars(Operating), **vars(Scheduling)}.items():
         if name.startswith("_"):
             continue
         signature = str(inspect.signature(method)).replace("(self, ", "(").replace("(self)", "()").replace("'", "")

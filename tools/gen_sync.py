@@ -11,15 +11,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeGuard
 
 WIRE = Path(__file__).parents[1] / "batos" / "wire"
-SOURCE, TARGET = WIRE / "client.py", WIRE / "sync_client.py"
-CLASSES = ("Client", "Operating")
+SOURCES, TARGET = (WIRE / "client.py", WIRE / "scheduling.py"), WIRE / "sync_client.py"
+CLASSES = ("Client", "Operating", "Scheduling")
 """The classes whose methods a client has, in the order in which they are written."""
 
 HEAD = '''"""The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py: change that, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py and scheduling.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations
@@ -37,16 +38,20 @@ class SyncClient(SyncConnection):
 
 def generated() -> str:
     """Return the text of the module, formatted as the rest of the source is."""
-    source = SOURCE.read_text("utf-8")
-    tree = ast.parse(source)
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    lines = source.splitlines()
-    methods = [_method(node, lines) for name in CLASSES for node in classes[name].body if _is_public(node)]
-    body = "\n".join(methods)
-    return _formatted(HEAD.format(imports=_imports(tree, body)) + body)
+    methods: dict[str, list[str]] = {}
+    known: dict[str, str] = {}
+    for source in SOURCES:
+        text = source.read_text("utf-8")
+        tree, lines = ast.parse(text), text.splitlines()
+        known |= _known(tree, f"batos.wire.{source.stem}")
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                methods[node.name] = [_method(method, lines) for method in node.body if _is_public(method)]
+    body = "\n".join(method for name in CLASSES for method in methods[name])
+    return _formatted(HEAD.format(imports=_imports(known, body)) + body)
 
 
-def _is_public(node: ast.stmt) -> bool:
+def _is_public(node: ast.stmt) -> TypeGuard[ast.AsyncFunctionDef]:
     return isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")
 
 
@@ -70,16 +75,22 @@ def _passed_on(parameters: ast.arguments) -> str:
     return ", ".join(positional + rest + named + others)
 
 
-def _imports(tree: ast.Module, body: str) -> str:
-    """Return the import lines for the names that the signatures use."""
-    known = {"Iterator": "collections.abc", "SyncConnection": "batos.wire.sync_connection"}
+def _known(tree: ast.Module, module: str) -> dict[str, str]:
+    """Return the names that a module of the client imports or defines, each with its module."""
+    known: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
             known |= {alias.name: node.module for alias in node.names}
         elif isinstance(node, ast.ClassDef):
-            known[node.name] = "batos.wire.client"
+            known[node.name] = module
         elif isinstance(node, ast.Assign):
-            known |= {target.id: "batos.wire.client" for target in node.targets if isinstance(target, ast.Name)}
+            known |= {target.id: module for target in node.targets if isinstance(target, ast.Name)}
+    return known
+
+
+def _imports(known: dict[str, str], body: str) -> str:
+    """Return the import lines for the names that the signatures use."""
+    known = {**known, "Iterator": "collections.abc", "SyncConnection": "batos.wire.sync_connection"}
     used = {node.id for node in ast.walk(ast.parse(f"class _:\n{body}")) if isinstance(node, ast.Name)} & set(known)
     modules: dict[str, list[str]] = {}
     for name in {*used, "SyncConnection"}:

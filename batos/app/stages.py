@@ -25,6 +25,7 @@ from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
+from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
@@ -61,6 +62,7 @@ from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
+from batos.schedules import book
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -85,6 +87,7 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
     tool_messages.install,
+    book.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -456,6 +459,7 @@ class TransportStage:
     dispatcher: Dispatcher
     missions: MissionRequests
     personas: PersonaRequests
+    schedules: Schedules
     listener: Listener | None
 
 
@@ -470,6 +474,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         accepting = MissionRequests(
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
+        schedules = Schedules(image, scheduler, mind.router, storage.bus)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -488,6 +493,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 ToolRequests(image, facts.tools.toolbox, facts.tools.resume),
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
+                schedules,
             ],
         )
         listener = None
@@ -506,14 +512,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -537,4 +543,5 @@ async def start_work(facts: StartedStages) -> AsyncIterator[None]:
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
+        await life.enter_async_context(schedules.running())
         yield

@@ -25,6 +25,7 @@ from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict
 from batos.image import history, model_registry, taught_examples
 from batos.image.living_image import add_missing
+from batos.methods import reach
 from batos.methods.runtime import parameters_in
 from batos.mind import incarnation, psm
 from batos.mind.attempt import current
@@ -252,7 +253,12 @@ def _check_method(root: Root, proposal: Proposal, ground: Ground) -> None:
     source = _text(proposal, 1)
     if source.strip() == held.source.strip():
         raise InvalidInput(f"the method {proposal.target!r} is just that already")
-    ground.audit(source, selector).check()
+    verdict = ground.audit(source, selector).check()
+    if more := reach.growth(held, verdict.contract["reaches"]):
+        raise InvalidInput(
+            f"the method {proposal.target!r} would reach tools that it does not reach now: {', '.join(more)}; only its user widens that "
+            "(`batos teach … --tools`)"
+        )
 
 
 def _apply_method(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:

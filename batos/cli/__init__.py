@@ -4,6 +4,7 @@
     client.py        asking a daemon: connecting, hints for names that are not there
     daemon.py        run, doctor, config; run --supervise
     missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
+    schedules.py     schedule
     mission_view.py  a mission as it is thought through, and its record as a page
     memory.py        ingest, search, memory
     tools.py         tools; tool_places.py: the options of its `add`

@@ -44,6 +44,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "undo": "missions",
         "replay": "missions",
         "failures": "missions",
+        "schedule": "schedules",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
     "Tools and what they did": {

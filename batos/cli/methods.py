@@ -198,8 +198,9 @@ async def _named(accepting: Any, target: str) -> Accepted:
 
 
 def _use(one: dict[str, Any]) -> tuple[object, str, str]:
-    lacks = f"no grant for {', '.join(one['lacks_grant'])}" if one.get("lacks_grant") else ""
-    return one.get("runs", ""), f"{ago(one['last'])} ago" if "last" in one else "", lacks if one["intact"] else "damaged"
+    notes = [f"no grant for {', '.join(one['lacks_grant'])}"] if one.get("lacks_grant") else []
+    notes += [f"reaches {', '.join(one['reaches'])}"] if one.get("reaches") else []
+    return one.get("runs", ""), f"{ago(one['last'])} ago" if "last" in one else "", "; ".join(notes) if one["intact"] else "damaged"
 
 
 def written(came: dict[str, Any]) -> str:

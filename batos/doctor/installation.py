@@ -59,7 +59,7 @@ PYTHON_NEEDED = (3, 11)
 DEPENDENCIES = (
     "ZODB", "zodbpickle", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy",
     "gguf", "zope.index", "snowballstemmer", "jsonschema", "charset-normalizer", "prometheus-client", "structlog", "typer", "rich",
-    "prompt-toolkit", "backports.zstd", "starlette", "uvicorn", "h11",
+    "prompt-toolkit", "cronsim", "backports.zstd", "starlette", "uvicorn", "h11",
 )  # fmt: skip
 """Distributions that must be installed: those of pyproject.toml. A source tree without an installation cannot read that list."""
 

@@ -27,6 +27,7 @@ from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, operation_pins, trials
 from batos.forge.method_prompts import SynthesisLimits
+from batos.forge.reach_questions import check_growth
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
 from batos.guardian import repair
 from batos.image import history, ledger, method_doubts, model_registry, taught_examples
@@ -306,6 +307,8 @@ async def put_in_place(cycle: UvmObject) -> None:
     verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools)
     verdict.check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
+    replaced = before if isinstance(before, Method) else None
+    check_growth(attempt, cycle.holder, replaced, verdict)
     provenance = {
         "mission": attempt.id,
         "intent": cycle.intent,
@@ -334,7 +337,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         parameters=tuple(parameters_in(source)),
         contract=verdict.contract,
         provenance=provenance,
-        previous=before if isinstance(before, Method) else None,
+        previous=replaced,
     )
     cycle._slots.pop("_tmp_synthesis_", None)  # the session holds the rest of the working state
     cycle.answer = source
@@ -432,7 +435,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         await (await methods.sandbox()).compile(source)
     except MethodUnsupported as e:
         return [e.message], ""
-    method, writes = Method(selector, source, provenance={"policy": verdict.policy}), verdict.contract["writes"]
+    method, writes = Method(selector, source, contract=verdict.contract, provenance={"policy": verdict.policy}), verdict.contract["writes"]
     held = cycle.holder._slots.get(selector)
     answers: Mapping[str, Any] = {}
     if session.tools and isinstance(held, Method):

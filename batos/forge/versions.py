@@ -14,6 +14,7 @@ from batos.errors import InvalidInput, UnknownTarget
 from batos.forge import trials
 from batos.forge.lessons import check
 from batos.forge.machine import forge
+from batos.forge.reach_questions import check_growth
 from batos.image import method_doubts, taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
@@ -23,6 +24,7 @@ from batos.mind.attempt import current
 from batos.mind.messages import called
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.objects.json_form import oid_of
+from batos.sandbox import senders
 
 
 def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
@@ -98,10 +100,13 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
     found = next((one for one in newest.versions() if one.version == wanted), None)
     if found is None or found is newest:
         raise InvalidInput(f"method {selector!r} has versions 1 to {newest.version}; name one before the newest, or 0")
-    current().making.methods.audit(found.source, selector, tools=may_use_tools(found)).check()  # the rules may have become stricter since
+    verdict = current().making.methods.audit(found.source, selector, tools=may_use_tools(found)).check()  # the rules may be stricter now
+    if senders():  # a method sends it: its user has not named the version himself
+        check_growth(current(), holder, newest, verdict)
+    contract = {**dict(found.contract), "reaches": verdict.contract["reaches"]}
     provenance = {**dict(found.provenance), "mission": current().id, "reverted_to": found.version}
     holder._slots[selector] = Method(
-        selector, found.source, parameters=found.parameters, contract=dict(found.contract), provenance=provenance, previous=newest
+        selector, found.source, parameters=found.parameters, contract=contract, provenance=provenance, previous=newest
     )
     return {"selector": selector, "version": newest.version + 1, "kind": "method", "reverted_to": found.version}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 
 from batos.config import Settings
 from batos.guardian.effects import analyse
-from batos.guardian.policy import DEFAULT, AuditLimits, Policy, policy_named
+from batos.guardian.policy import DEFAULT, AuditLimits, Policy, ToolTable, policy_named
 from batos.guardian.rules import CHECKS, RULES, shape
 from batos.guardian.rules import source as rules_source
 from batos.guardian.rules.syntax import CHILDREN, refuse_node
@@ -35,13 +35,13 @@ class PersistenceGuardian:
         selector: str,
         policy: Policy | str = DEFAULT,
         *,
-        tools: Mapping[str, Collection[str]] | None = None,
+        tools: ToolTable | None = None,
     ) -> Verdict:
         """Return the verdict on a source, for installation under a selector.
 
         :param source: the text of one function definition; bytes must be UTF-8.
         :param policy: a policy, or its name: `default`, `strict`, `default+tools`.
-        :param tools: tools of each connection that there is, by the names that methods use; None: they are not checked.
+        :param tools: tools that there are; None: it is not known which there are, and which of them only read.
         :return: the verdict. No source makes this raise: every fault of a source is a finding.
         :raises ValueError: for a policy that does not exist.
         """
@@ -54,7 +54,7 @@ def examine(
     selector: str,
     policy: Policy,
     limits: AuditLimits,
-    tools: Mapping[str, Collection[str]] | None = None,
+    tools: ToolTable | None = None,
 ) -> AuditSubject:
     """Examine a source. Return all findings and facts."""
     text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
@@ -112,6 +112,7 @@ def _verdict(subject: AuditSubject, reaching: Set[str]) -> Verdict:
         "reads": tuple(sorted(subject.reads)),
         "writes": tuple(sorted(subject.writes)),
         "sends": tuple(sorted(subject.sends)),
+        "reaches": tuple(sorted({f"{tool.name}={tool.kind}" if tool.kind else tool.name for tool in subject.tool_calls.values()})),
         "needs_grant": tuple(sorted(_named(subject) & reaching)) if reaching else (),
         "imports": tuple(sorted({*subject.modules.values(), *(module for module, _ in subject.members.values())})),
         "raises": tuple(sorted(subject.raised)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from batos.config import MIB
 from batos.config.limits import Limits, limit
@@ -47,6 +49,27 @@ def policy_named(name: str) -> Policy:
     if first not in POLICIES:
         raise ValueError(f"no policy {first!r}; there are {', '.join(POLICIES)}")
     return POLICIES[first].granting(*capabilities) if capabilities else POLICIES[first]
+
+
+READS = "reads"
+"""Class of the tools that change nothing."""
+
+
+class ReachableTool(NamedTuple):
+    """A tool that a method may call, as an audit knows it."""
+
+    name: str
+    """`CONNECTION.TOOL`"""
+    kind: str = ""
+    """class of the tool, such as `READS`; empty if it is not known"""
+    parameters: tuple[str, ...] = ()
+    """names of its arguments, in the order in which they may be given by position"""
+    places: frozenset[str] = frozenset()
+    """those of its arguments that say where in a folder, on a server or on the web"""
+
+
+ToolTable = Mapping[str, Mapping[str, ReachableTool]]
+"""Tools by the names by which methods reach them: of the connection, then of the tool."""
 
 
 @dataclass(frozen=True, slots=True)

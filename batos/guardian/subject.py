@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
 
-from batos.guardian.policy import AuditLimits, Policy
+from batos.guardian.policy import AuditLimits, Policy, ReachableTool, ToolTable
 from batos.guardian.verdict import Finding, Severity
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -20,10 +19,10 @@ class AuditSubject:
         selector: str,
         policy: Policy,
         limits: AuditLimits,
-        tools: Mapping[str, Collection[str]] | None = None,
+        tools: ToolTable | None = None,
     ) -> None:
         """
-        :param tools: tools of each connection that there is, by the names that methods use; None: not known.
+        :param tools: tools that there are; None: not known.
         """
         self.source = source
         self.selector = selector
@@ -56,6 +55,10 @@ class AuditSubject:
         self.reads: set[str] = set()
         self.writes: set[str] = set()
         self.sends: set[str] = set()
+        self.spelled: set[int] = set()
+        """Ids of the nodes that are part of a call of a tool: `self.tools.CONNECTION.TOOL`."""
+        self.tool_calls: dict[int, ReachableTool] = {}
+        """Tools by the ids of the calls that call them."""
         # filled by the effect analysis
         self.unflagged: list[tuple[ast.AST | None, ast.AST | None]] = []
         """Ways out without the covenant's flag, each with its last unflagged write. None stands for the end of the method."""

@@ -20,6 +20,8 @@ class Contract(TypedDict):
     """Slots of self that the method writes, also through aliases and containers."""
     sends: tuple[str, ...]
     """Selectors that the method sends, to self and to others."""
+    reaches: tuple[str, ...]
+    """Tools that the method may call, each with its class: `CONNECTION.TOOL=CLASS`; without one where it is not known."""
     needs_grant: tuple[str, ...]
     """Messages in the text, by name, that change more than their receiver. The method's user has to grant each of them."""
     imports: tuple[str, ...]
@@ -28,7 +30,7 @@ class Contract(TypedDict):
     """Exceptions that the method raises by name."""
 
 
-EMPTY_CONTRACT: Contract = {"reads": (), "writes": (), "sends": (), "needs_grant": (), "imports": (), "raises": ()}
+EMPTY_CONTRACT: Contract = {"reads": (), "writes": (), "sends": (), "reaches": (), "needs_grant": (), "imports": (), "raises": ()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def _of(method: Method, use: UsageRecord | None) -> dict[str, Any]:
     noted = {} if use is None else {"runs": use.runs, "last": use.last}
     lacks = [name for name in grants_needed(method) if not method.may_send(name)]
     told = {"version": method.version, "mission": came.get("mission"), "model": came.get("model"), "intact": method.intact()}
-    return {**told, **({"lacks_grant": lacks} if lacks else {}), **noted}
+    reaches = list(dict(method.contract).get("reaches", ()))
+    return {**told, **({"reaches": reaches} if reaches else {}), **({"lacks_grant": lacks} if lacks else {}), **noted}
 
 
 def _walk(lobby: UvmObject) -> Iterator[tuple[str, UvmObject]]:

@@ -191,7 +191,7 @@ class MethodRuntime:
         :param tools: True for a method that may use tools: the policy grants that besides.
         """
         policy = self._policy.granting(TOOLS) if tools else self._policy
-        there = self.image.read(connections.tool_names) if TOOLS in policy.capabilities else None
+        there = self.image.read(connections.reachable_tools) if TOOLS in policy.capabilities else None
         verdict = self._guardian.audit(source, selector, policy, tools=there)
         self.bus.publish(SourceAudited(verdict.accepted))
         return verdict

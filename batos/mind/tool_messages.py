@@ -13,6 +13,7 @@ from typing import Any
 from batos.errors import GrantRefused, InvalidInput
 from batos.image import history, method_doubts
 from batos.image.living_image import add_missing
+from batos.methods.reach import fault_of_call
 from batos.methods.runtime import may_use_tools
 from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Method, Primitive, UvmObject
@@ -94,11 +95,13 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
 async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, Any]) -> Any:
     """Return the result of one call on behalf of a message.
 
-    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools. Other errors: see `ToolUse.call`.
+    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools, or the contract of the one that sends it
+        does not reach the tool. Other errors: see `ToolUse.call`.
     """
     attempt, name = current(), f"{connection.name}.{tool}"
     # without runs of another mission that started this one
-    lacking = [run.method for run in senders() if run.activity.seed == attempt.id and not may_use_tools(run.method)]
+    own = [run.method for run in senders() if run.activity.seed == attempt.id]
+    lacking = [method for method in own if not may_use_tools(method)]
     if lacking:
         policy = dict(lacking[0].provenance).get("policy", "default")
         raise GrantRefused(
@@ -106,7 +109,14 @@ async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, An
             "`batos teach … --tools` has one written that may use them",
             tool=name,
         )
+    if own and (fault := fault_of_call(own[0], name, _class_of(connection, tool))):
+        advice = "`batos teach … --tools` has it written anew, with the call in full: self.tools.CONNECTION.TOOL(…)"
+        raise GrantRefused(f"{name} is not called: {fault}; {advice}", tool=name)
     return await attempt.tools.call(name, arguments, gated=attempt.gated)
+
+
+def _class_of(connection: UvmObject, tool: str) -> str:
+    return connections.load(connection._p_jar.root())[connection.name].tool(tool).kind
 
 
 def install(lobby: UvmObject) -> None:

@@ -52,7 +52,9 @@ def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
     if isinstance(value, Primitive | Intent):
         return {type(value).__name__.lower(): value.text}
     if isinstance(value, Method):
-        return {"method": value.selector, "version": value.version, "source": value.source, "oid": oid_of(value)}
+        reaches = dict(value.contract).get("reaches")
+        told = {"method": value.selector, "version": value.version, "source": value.source, "oid": oid_of(value)}
+        return {**told, "reaches": list(reaches)} if reaches else told
     if depth < 4:
         if isinstance(value, SlotDict | dict):
             return dict(zip(_names(value), (plain(item, depth + 1, text=text) for item in value.values()), strict=True))

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
+from batos.guardian.policy import ReachableTool
 from batos.image import method_doubts
+from batos.image.effects import ACTS, READS
 from batos.image.living_image import add_missing
 from batos.image.method_doubts import Doubt
 from batos.objects import Method, Root, UvmObject, parents_of
@@ -71,10 +73,43 @@ def load(root: Root) -> dict[str, PinnedConnection]:
     return {name: _connection(name, one) for name, one in sorted(held.items()) if is_connection(root, one)}
 
 
-def tool_names(root: Root) -> dict[str, frozenset[str]]:
-    """Return the names by which methods reach the tools of each connection, by the names by which they reach the connection."""
-    held = load(root)
-    return {alias: frozenset(_aliases([tool.name for tool in held[name].tools])) for alias, name in _aliases(held).items()}
+_PLACES = {"folder": frozenset({"path", "to"}), "http": frozenset({"path"}), "web": frozenset({"url"})}
+"""Arguments of tools that say where, by the kind of the connection."""
+
+
+def reachable_tools(root: Root) -> dict[str, dict[str, ReachableTool]]:
+    """Return the tools that methods may call, by the names by which they reach the connection and the tool."""
+    connected = load(root)
+    found = reachable(connected)
+    for alias, name in _aliases(connected).items():
+        found[alias].update(_methods_of(root["lobby"].tools._slots[name]))
+    return found
+
+
+def _methods_of(connection: UvmObject) -> dict[str, ReachableTool]:
+    """Return the methods that a connection itself holds: a method that sends one acts as that one does."""
+    held = [one for one in connection._slots.values() if isinstance(one, Method)]
+    return {one.selector: ReachableTool(f"{connection.name}.{one.selector}", READS if _only_reads(one) else ACTS) for one in held}
+
+
+def _only_reads(method: Method) -> bool:
+    reaches = dict(method.contract).get("reaches")
+    return reaches is not None and all(one.endswith(f"={READS}") for one in reaches)
+
+
+def reachable(held: Mapping[str, PinnedConnection]) -> dict[str, dict[str, ReachableTool]]:
+    """Return the tools of some connections, by the names by which methods reach them."""
+    return {alias: _reachable(held[name]) for alias, name in _aliases(held).items()}
+
+
+def _reachable(connection: PinnedConnection) -> dict[str, ReachableTool]:
+    spec, tools = connection.spec, {tool.name: tool for tool in connection.tools}
+    places = _PLACES.get(spec.kind, frozenset())
+    known = {
+        name: ReachableTool(f"{spec.name}.{name}", tool.kind, tuple(map(identifier, tool.parameters.get("properties") or {})), places)
+        for name, tool in tools.items()
+    }
+    return {alias: known[name] for alias, name in _aliases(tools).items()}
 
 
 def _aliases(names: Collection[str]) -> dict[str, str]:

@@ -289,7 +289,8 @@ class Effects:
                 return await self._failed(record, GrantRefused(f"{call.name} is not called: {refused}", tool=call.name))
             return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
         if not record.why.startswith(f"{AGAIN}: "):
-            await self._rested(record, _AFTER_REST.get(record.kind, "its user is asked"))
+            by_itself = record.attempts < TRIES and not refused and not record.why.startswith(f"{RESUMED}: ")
+            await self._rested(record, _AFTER_REST.get(record.kind if by_itself else "", "its user is asked"))
             record, refused = self._as_kept(record), self._refusal(call)
             if record.state in ENDED:  # its user settled it meanwhile
                 return _outcome(record)

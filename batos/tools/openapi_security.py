@@ -14,7 +14,7 @@ from typing import Any
 SCHEMES = 50
 """Greatest number of a document's schemes that are read."""
 _TOLD = 3  # requirements that are told
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\[\]-]{1,100}\Z")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")  # a user pastes it into a shell: nothing that a shell reads as more than a word
 _NOT_SECRET = re.compile(r"[^A-Za-z0-9_.-]")
 
 

@@ -28,11 +28,12 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from batos.config import MIB
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
-from batos.wire.connection import MESSAGE_BYTES, Connection
+from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
+from batos.wire.scheduling import Scheduling
 
 
-class Operating(Connection):
+class Operating(Scheduling):
     """Part of `batos.wire.client.Client` for the operator of a daemon."""
 
     async def info(self) -> dict[str, Any]:

@@ -49,6 +49,14 @@ from batos.wire.fields import (
     Target,
     Words,
 )
+from batos.wire.schedule_schemas import (
+    ScheduleAddRequest,
+    SchedulePauseRequest,
+    ScheduleRemoveRequest,
+    ScheduleResumeRequest,
+    ScheduleRunRequest,
+    SchedulesRequest,
+)
 from batos.wire.tool_schemas import (
     EffectSettleRequest,
     EffectsRequest,
@@ -68,7 +76,9 @@ __all__ = [
     "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image",
     "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
     "ModelsRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest",
-    "ResumeRequest", "RevertRequest", "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
+    "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest",
+    "ScheduleRunRequest", "SchedulesRequest",
+    "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
     "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
     "ToolUngrantRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
@@ -339,5 +349,7 @@ OPS: dict[str, type[Request]] = {
     "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest, "tools": ToolsRequest, "tool_add": ToolAddRequest,
     "tool_test": ToolTestRequest, "tool_accept": ToolAcceptRequest, "tool_remove": ToolRemoveRequest, "tools_resume": ToolsResumeRequest,
     "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
-    "effect_settle": EffectSettleRequest,
+    "effect_settle": EffectSettleRequest, "schedules": SchedulesRequest, "schedule_add": ScheduleAddRequest,
+    "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,
+    "schedule_run": ScheduleRunRequest,
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py: change that, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py and scheduling.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
+from batos.wire.scheduling import ScheduleTerms
 from batos.wire.sync_connection import SyncConnection
 
 
@@ -516,3 +517,36 @@ class SyncClient(SyncConnection):
     ) -> dict[str, Any]:
         """Return the failed attempts, newest first: all, or those of one mission, one error code or cause, or one selector."""
         return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
+
+    def schedules(self, name: str | None = None) -> dict[str, Any]:
+        """Return the schedules by name, each with its next time and its last run; with a name, all of that one."""
+        return self._run(self._client.schedules(name))
+
+    def schedule_add(self, when: str, brief: str, **terms: Unpack[ScheduleTerms]) -> dict[str, Any]:
+        """Add a schedule; return it with its next five times. One that says the same is returned as it is.
+
+        :param when: words (`every weekday at 8:00`, `every 15 minutes`, `tomorrow at 8`) or a cron expression (`0 8 * * 1-5`).
+        :param brief: brief of each mission; `{last}` stands for the last result, `{date}` for the day.
+        :param terms: zone, name, persona, missed, stop_after (`ScheduleTerms`).
+        :raises InvalidInput: if the words are not understood, or a term is not valid.
+        """
+        return self._run(self._client.schedule_add(when, brief, **terms))
+
+    def schedule_pause(self, name: str) -> dict[str, Any]:
+        """Let a schedule rest until `schedule_resume`, also across restarts. Return it."""
+        return self._run(self._client.schedule_pause(name))
+
+    def schedule_resume(self, name: str) -> dict[str, Any]:
+        """Let a schedule go on that was paused, or that stopped after failures. Return it."""
+        return self._run(self._client.schedule_resume(name))
+
+    def schedule_remove(self, name: str) -> dict[str, Any]:
+        """Remove a schedule; return those that are left. Its missions stay."""
+        return self._run(self._client.schedule_remove(name))
+
+    def schedule_run(self, name: str, *, id: str | None = None) -> dict[str, Any]:
+        """Make a mission of a schedule now; what is planned stays. The reply holds its `id`.
+
+        :param id: the mission's id; default: a new one. The same id means the same run.
+        """
+        return self._run(self._client.schedule_run(name, id=id))

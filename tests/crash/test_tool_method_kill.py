@@ -134,3 +134,39 @@ def test_what_takes_a_key_is_sent_again_without_a_question(tmp_path: Path, write
         assert (board.notes, writes(writer)) == ([{"text": "tea"}], 1)
         assert len(set(board.keys)) == 1
         assert len(board.keys) == 2
+
+
+READS_ONLY = "def size_(self, text):\n    return self.tools.board.get(path='/notes')['status'] if text == 'all' else len(text)\n"
+ALSO_WRITES = (
+    "def size_(self, text):\n    if text == 'all':\n        return self.tools.board.post(path='/notes', body={})['status']\n"
+    "    return len(text) + 2\n"
+)
+
+
+def test_killed_while_it_asks_if_a_version_may_reach_more_it_asks_again_and_is_written_once(tmp_path: Path, board: Board) -> None:
+    with ScriptedOllama() as server:
+        provisioned(server)
+        server.say(READS_ONLY, when="You write one method", times=1)
+        server.say(ALSO_WRITES, when="You write one method")
+        settings: dict[str, Any] = {"ollama_host": server.host, **QUICK}
+        with daemon(tmp_path, **settings) as running:
+            do(running, "tools", "add", "board", "--http", board.origin, "--private")
+            with Peer(running.endpoint) as peer:
+                peer.ask("send", id="m1", target="brick", selector="size_", args=["tea"], write=True, tools=True)
+                assert peer.result("m1")["result"]["value"] == 3
+            (row,) = do(running, "methods", "brick")["methods"]
+            assert row["reaches"] == ["board.get=reads"]
+            do(running, "teach", "brick", "size_", "-e", '["tea"] -> 5', "--tools", "--id", "m2")
+            asked = question(running, "m2")
+            assert "May a new version of 'size_' of BRICK reach tools that version 1 does not: board.post (acts)?" in asked
+            running.kill()
+        with daemon(tmp_path, **settings) as running:
+            assert question(running, "m2") == asked
+            assert [one["version"] for one in do(running, "method", "brick", "size_")["versions"]] == [1]
+            do(running, "answer", "m2", "yes")
+            assert result(running, "m2")["state"] == "COMPLETE"
+            newest, oldest = do(running, "method", "brick", "size_")["versions"]
+            assert newest["contract"]["reaches"] == ["board.post=acts"]
+            assert oldest["contract"]["reaches"] == ["board.get=reads"]
+            assert (writes(server), board.notes) == (2, [])
+            assert running.terminate() == 0

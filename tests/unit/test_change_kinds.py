@@ -14,6 +14,7 @@ from batos.autotelic import change_types, changes
 from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal, Proposed
 from batos.errors import BatosError, InvalidInput
+from batos.guardian import PersistenceGuardian
 from batos.image import history
 from batos.image.mission_record import MissionRecord
 from batos.mind import incarnation, psm
@@ -183,6 +184,24 @@ async def test_a_source_that_the_guardian_refuses_is_refused(tmp_path: Path) -> 
         assert fault(kernel, "method", "thing.add_", BETTER) == ""
         assert fault(kernel, "method", "thing.add_", "import os\ndef add_(self, a, b):\n    return os.getpid()\n")
         assert "just that already" in fault(kernel, "method", "thing.add_", ADD)
+
+
+async def test_a_change_never_widens_what_a_method_reaches(tmp_path: Path) -> None:
+    """Also where the setting `methods.policy` lets all methods use tools."""
+    inference = FakeInference()
+    writing(inference, ADD)
+    async with improving(tmp_path, inference) as kernel:
+        await give(kernel)
+        await sent(kernel, "m1", "thing", "add_", 2, 3)
+        wider = "def add_(self, number, number2):\n    self.tools.shop.cancel(number)\n    return number + number2\n"
+        asked = ground(kernel)._replace(audit=lambda source, selector: PersistenceGuardian().audit(source, selector, "default+tools"))
+
+        def check(root: Any, content: str) -> None:
+            change_types.check(root, Proposal("method", "thing.add_", content, "why"), asked)
+
+        with pytest.raises(InvalidInput, match=r"would reach tools that it does not reach now: shop\.cancel"):
+            kernel.image.read(check, wider)
+        kernel.image.read(check, BETTER)
 
 
 async def test_more_facets_than_are_ever_asked_are_refused(tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ def answer(request: Request) -> Any:
             return {"type": "status", "state": "PAUSED"}
         case "tool_grant":
             return {"type": "tool_grants", "grants": []}
+        case "schedules":
+            return {"type": "schedules", "schedules": []}
         case "info":
             return {"type": "info", "console": "http://127.0.0.1:1", "data": "data", "personas": []}
         case op:

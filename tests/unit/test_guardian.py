@@ -10,7 +10,7 @@ from batos import errors
 from batos.config import Settings
 from batos.guardian import DEFAULT, STRICT, CovenantViolationError, MethodRefused, PersistenceGuardian, Verdict
 from batos.guardian.allowlist import MODULES, SUPPLIED
-from batos.guardian.policy import policy_named
+from batos.guardian.policy import ToolTable, policy_named
 from batos.guardian.rules import CHECKS, RULES
 from batos.guardian.rules.base import Rule
 from batos.guardian.rules.syntax import CHILDREN
@@ -20,8 +20,8 @@ GUARDIAN = PersistenceGuardian()
 CORPUS = corpus()
 
 
-def audit(source: str, selector: str = "m", policy: str = "default") -> Verdict:
-    return GUARDIAN.audit(source, selector, policy)
+def audit(source: str, selector: str = "m", policy: str = "default", tools: ToolTable | None = None) -> Verdict:
+    return GUARDIAN.audit(source, selector, policy, tools=tools)
 
 
 # --- the corpus, and cases of our own
@@ -49,8 +49,8 @@ def test_accepted(head: str, source: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_the_examples_of_a_rule_are_true(rule: Rule) -> None:
-    assert audit(rule.accepted, name_of(rule.accepted), rule.policy).findings == ()
-    assert {finding.rule for finding in audit(rule.refused, name_of(rule.refused), rule.policy).findings} == {rule.id}
+    assert audit(rule.accepted, name_of(rule.accepted), rule.policy, rule.tools).findings == ()
+    assert {finding.rule for finding in audit(rule.refused, name_of(rule.refused), rule.policy, rule.tools).findings} == {rule.id}
 
 
 def test_rule_ids_are_unique_and_every_check_is_for_a_node_of_the_list() -> None:
@@ -135,6 +135,7 @@ def test_the_contract_names_effects() -> None:
         "reads": ("name", "rows"),
         "writes": ("last", "rows"),
         "sends": ("size", "tell"),
+        "reaches": (),
         "needs_grant": (),
         "imports": ("json", "math"),
         "raises": ("KeyError",),

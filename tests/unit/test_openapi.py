@@ -217,6 +217,14 @@ def test_a_secret_is_told_where_a_document_only_describes_it_and_not_where_one_m
     assert "{secret:k}' and t, given by --header 'Authorization: Bearer {secret:t}'" in both[0]
 
 
+def test_a_documents_words_cannot_become_a_command_of_the_shell_into_which_an_option_is_pasted() -> None:
+    schemes = {"k'; reboot; '": {**KEY, "name": "X'`reboot`|sh"}, "$(reboot)": {**KEY, "in": "query", "name": "k'|sh|'"}}
+    given = document({"/a": {"get": {}}}, security=[{name: [] for name in schemes}], components={"securitySchemes": schemes})
+    told = openapi_document.read(given, BASE).notes[0]
+    assert "a way that is not known here" in told
+    assert not set("'`$;|") & set(told.removeprefix("1 of 1 operations ask for a secret: "))
+
+
 def test_a_small_text_that_stands_for_a_huge_document_is_refused() -> None:
     layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 20)}]\n" for n in range(1, 12))
     with pytest.raises(InvalidInput, match="aliases stand for"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -11,16 +12,21 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
+from batos.bridge.inference import ChatRequest
 from batos.bus import ToolCalled
 from batos.errors import InvalidInput, ToolFailed
 from batos.forge import lessons
 from batos.guardian import PersistenceGuardian
-from batos.image import effects, ledger
+from batos.guardian.policy import ReachableTool
+from batos.image import effects, history, ledger
 from batos.image import grants as image_grants
 from batos.image.grants import ALLOW, GrantRecord
 from batos.image.history import oid_of
 from batos.image.mission_record import MissionRecord
+from batos.methods import inventory
 from batos.mind import messages
+from batos.objects import Method
+from batos.tools import connections
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, identifier, named
 from batos.tools.toolbox import Toolbox
 from batos.wire.schemas import UndoRequest
@@ -226,13 +232,15 @@ async def test_names_in_the_text_are_those_of_connections_and_tools_that_are_the
     assert words in asked[1].user
 
 
-@pytest.mark.parametrize("call", ["held.nowhere.put_in(text)", "held.my_shop.put_on(text)"])
-async def test_a_tool_that_is_not_there_is_an_error_and_no_method(kernel: Kernel, inference: FakeInference, shop: Shop, call: str) -> None:
-    tried = f"    try:\n        return {call}\n    except RuntimeError as e:\n        return str(e)\n"
-    source = f"def note_(self, text):\n    held = self.tools\n{tried}"
-    asked = writing(inference, source)
-    told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
-    assert "is not a connection" in told or "is not a tool of my-shop" in told
+async def test_a_tool_that_is_not_there_any_more_is_an_error_and_no_method(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+    tried = "    try:\n        return self.tools.my_shop.put_in(text)['count']\n    except RuntimeError as e:\n        return str(e)\n"
+    asked = writing(inference, f"def note_(self, text):\n{tried}")
+    assert (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"] == 1
+    await kernel.image.system(connections.remove, "my-shop")
+    assert "'my_shop' is not a connection" in (await sent(kernel, "m2", "thing", "note_", "tea"))["result"]["value"]
+    await kernel.image.system(connections.add, ConnectionSpec("my-shop", "http", "https://shop.example"), [COUNT])
+    assert "'put_in' is not a tool of my-shop" in (await sent(kernel, "m3", "thing", "note_", "tea"))["result"]["value"]
     assert len(asked) == 1
 
 
@@ -397,6 +405,138 @@ async def test_a_trial_is_judged_alike_when_the_journal_knows_the_answer_by_then
     assert (len(shop.things), len(inference.asked)) == (1, 1)
 
 
+# --- reach
+
+
+COUNTS = "def note_(self, text):\n    return self.tools.my_shop.count()['count'] if text == 'all' else len(text)\n"
+PUTS_AND_COUNTS = (
+    "def note_(self, text):\n    if text == 'all':\n        self.tools.my_shop.put_in(text)\n"
+    "        return self.tools.my_shop.count()['count']\n    return len(text) + 2\n"
+)
+
+
+async def taught(kernel: Kernel, id: str) -> Listened:
+    """A lesson of `note_` with tools, under way."""
+    pupil = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
+    lesson = lessons.Lesson(id, pupil, "note_", [{"args": ["tea"], "result": 5}], "count the things", True)
+    options = {"message": message("learn_", "note_"), **lesson.options()}
+    heard = Listened(kernel, id)
+    await kernel.scheduler.submit(id, "teach", options, lambda root: lessons.begin(root, lesson, 16))
+    return heard
+
+
+async def counting(kernel: Kernel, inference: FakeInference, *later: str) -> list[ChatRequest]:
+    """The method that only reads is kept, and the model then writes others."""
+    await allow(kernel)
+    asked = writing(inference, COUNTS, *later)
+    assert (await with_tools(kernel, "m1", "note_", "tea"))["state"] == "COMPLETE"
+    assert method_of(kernel, "thing", "note_")["contract"]["reaches"] == ("my-shop.count=reads",)
+    return asked
+
+
+SIMPLER = "def note_(self, text):\n    return len(text) + 2\n"
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+async def test_a_version_that_reaches_more_is_kept_only_if_its_user_says_so(
+    kernel: Kernel, inference: FakeInference, shop: Shop, answer: str
+) -> None:
+    asked = await counting(kernel, inference, PUTS_AND_COUNTS)
+    heard = await taught(kernel, "m2")
+    question = await waiting(kernel, "m2", heard)
+    assert question.startswith("May a new version of 'note_' of thing reach tools that version 1 does not: my-shop.put-in (acts)?")
+    assert PUTS_AND_COUNTS.strip() in question
+    assert [asked["grant"] for asked in record(kernel, "m2").questions] == [True], "an operator answers it"
+    assert method_of(kernel, "thing", "note_")["version"] == 1
+    await kernel.scheduler.answer("m2", answer)
+    ended, method = await heard.end(), method_of(kernel, "thing", "note_")
+    assert (shop.things, len(asked)) == ([], 2), "what was written before the question is not written again"
+    if answer == "yes":
+        assert (ended["state"], method["version"]) == ("COMPLETE", 2)
+        assert method["contract"]["reaches"] == ("my-shop.count=reads", "my-shop.put-in=acts")
+    else:
+        assert (ended["state"], ended["error"]["code"], ended["error"]["context"]["cause"]) == ("FAILED", "method_refused", "reach")
+        assert "its user said no" in ended["error"]["message"]
+        assert method["version"] == 1
+
+
+async def test_a_version_that_reaches_no_more_is_kept_without_a_question_and_a_revert_by_its_user_asks_nothing(
+    kernel: Kernel, inference: FakeInference
+) -> None:
+    await counting(kernel, inference, SIMPLER)
+    assert (await (await taught(kernel, "m2")).end())["state"] == "COMPLETE"
+    method = method_of(kernel, "thing", "note_")
+    assert (method["version"], method["contract"]["reaches"], method["policy"]) == (2, (), "default+tools")
+    ended = await (await submit(kernel, "m3", "revert", message=message("revert_", "note_", 1))).end()
+    assert ended["state"] == "COMPLETE", ended
+    assert method_of(kernel, "thing", "note_")["contract"]["reaches"] == ("my-shop.count=reads",)
+
+
+async def test_a_call_outside_of_the_contract_is_refused_when_it_is_made(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    """A connection that lies in a slot is no part of the text."""
+    await allow(kernel)
+
+    def keep(root: Any) -> None:
+        root["lobby"].thing.place = root["lobby"].tools._slots["my-shop"]
+
+    await kernel.image.system(keep)
+    body = "    try:\n        return self.place.put_in(text)\n    except PermissionError as e:\n        return str(e)\n"
+    writing(inference, f"def note_(self, text):\n{body}")
+    told = (await with_tools(kernel, "m1", "note_", "tea"))["result"]["value"]
+    assert told.startswith("my-shop.put-in is not called: the contract of the method 'note_' reaches no tool; ")
+    assert shop.sent == 0
+
+
+async def test_a_method_that_a_connection_holds_is_sent_as_a_tool_of_the_class_of_what_it_reaches(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await allow(kernel)
+
+    def hold(root: Any) -> None:
+        holder, guardian, there = root["lobby"].tools._slots["my-shop"], PersistenceGuardian(), connections.reachable_tools(root)
+        for selector, body in (("twice_", "self.tools.my_shop.put_in(text)"), ("how_many_", "self.tools.my_shop.count()['count']")):
+            source = f"def {selector}(self, text):\n    return {body}\n"
+            verdict = guardian.audit(source, selector, "default+tools", tools=there).check()
+            came = {"policy": verdict.policy}
+            holder._slots[selector] = made = Method(selector, source, contract=verdict.contract, provenance=came)
+            made.acted = "m0"  # else its first act is a question
+
+    await kernel.image.system(hold)
+    in_loop = "def note_(self, texts):\n    for text in texts:\n        self.tools.my_shop.twice_(text)\n"
+    asked = writing(inference, in_loop, in_loop.replace("in texts", "in texts[:2]") + "    return self.tools.my_shop.how_many_('x')\n")
+    assert (await with_tools(kernel, "m1", "note_", ["a", "b", "c"]))["result"]["value"] == 2
+    assert "my-shop.twice_ (acts) is called in a loop whose rounds no literal bounds" in asked[1].user
+    reached = method_of(kernel, "thing", "note_")["contract"]["reaches"]
+    assert reached == ("my-shop.how_many_=reads", "my-shop.twice_=acts")
+    assert shop.things == [{"thing": "a"}, {"thing": "b"}]
+
+
+async def test_a_tool_that_is_no_longer_one_that_reads_is_not_called_as_one(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await counting(kernel, inference)
+    sent_before = shop.sent
+
+    def change(root: Any) -> None:
+        connections.remove(root, "my-shop")
+        connections.add(root, ConnectionSpec("my-shop", "http", "https://shop.example"), [dataclasses.replace(COUNT, kind="acts")])
+
+    await kernel.image.system(change)
+    ended = await sent(kernel, "m2", "thing", "note_", "all")
+    assert (ended["state"], ended["error"]["code"]) == ("FAILED", "grant_refused")
+    assert "was audited when my-shop.count only read, and its class is acts now" in ended["error"]["message"]
+    assert shop.sent == sent_before
+
+
+async def test_what_a_method_reaches_is_shown(kernel: Kernel, inference: FakeInference) -> None:
+    await counting(kernel, inference)
+
+    def read(root: Any) -> tuple[Any, Any]:
+        thing = root["lobby"].thing
+        return history.show(thing)["slots"]["note_"], inventory.methods_held([("thing", thing)], {})
+
+    shown, (row,) = kernel.image.read(read)
+    assert shown["reaches"] == row["reaches"] == ["my-shop.count=reads"]
+
+
 # --- the guardian alone
 
 
@@ -404,11 +544,13 @@ def test_the_guardian_names_what_is_missing() -> None:
     guardian, source = PersistenceGuardian(), APPEND
     (finding,) = guardian.audit(source, "note_").findings
     assert (finding.rule, finding.line) == ("tools", 2)
-    there = {"my_shop": ["put_in"]}
+    there = {"my_shop": {"put_in": ReachableTool("my-shop.put-in", "acts")}}
     assert guardian.audit(source, "note_", "default+tools").accepted, "unknown connections are not checked"
     assert guardian.audit(source, "note_", "default+tools", tools=there).accepted
     assert not guardian.audit(source, "note_", "default+tools", tools={}).accepted
-    assert guardian.audit(source.replace("put_in", "call_"), "note_", "default+tools", tools=there).accepted
+    (finding,) = guardian.audit(source.replace("put_in", "call_"), "note_", "default+tools", tools=there).findings
+    assert "something other than a literal" in finding.reason
+    assert guardian.audit(source.replace("put_in(", "call_('put_in', "), "note_", "default+tools", tools=there).accepted
 
 
 def test_a_tool_with_the_name_of_a_mutator_is_a_send_and_no_write() -> None:

@@ -50,6 +50,7 @@ FIELDS = {
     "tools": {"connections", "tied", "in_doubt"},
     "tool_grants": {"grants"},
     "effects": {"effects"},
+    "schedules": {"schedules"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from batos.guardian.rules.covenant import OTHERS
@@ -32,8 +33,15 @@ class Heap:
         """Bit set of all objects that are slots of self."""
         self.known = 0
         """Bit set of all objects that are known to be containers."""
+        self.origins = 0
+        """Bit set of the objects that stand for what connections answer: what holds one was made of that."""
+        self.limits: dict[int, int] = {}
+        """Containers whose length a literal bounds, each with the containers whose length bounds its own."""
+        self.grown = 0
+        """Bit set of the containers that something may be added to after they were made."""
         self._bits: dict[Hashable, int] = {}
         self._slot_names: dict[int, str] = {}
+        self._origin_names: dict[int, str] = {}
 
     def at(self, place: Hashable, *, known: bool = False) -> int:
         """Return the object that comes into being at a place, empty."""
@@ -65,6 +73,37 @@ class Heap:
             self._slot_names[bit] = name
         return bit
 
+    def origin(self, connection: str) -> int:
+        """Return the object that stands for what a connection answers."""
+        bit = self.at(("origin", connection))
+        self.contents[bit.bit_length() - 1] = bit
+        self.origins |= bit
+        self._origin_names[bit] = connection
+        return bit
+
+    def origins_in(self, objects: int) -> int:
+        """Return the origins of some objects, at any depth."""
+        return self.reach(objects) & self.origins if self.origins else 0
+
+    def connections(self, origins: int) -> list[str]:
+        """Return the connections that some origins stand for."""
+        return [name for bit, name in self._origin_names.items() if bit & origins]
+
+    def made_at(self, place: Hashable) -> int:
+        """Return the object that came into being at a place; 0 if none did."""
+        return self._bits.get(place, 0)
+
+    def is_limited(self, objects: int) -> bool:
+        """Return True if a literal bounds the length of each of some containers."""
+        pending, seen = objects & ~self.origins, 0
+        while pending:
+            low = pending & -pending
+            if low & self.grown or low not in self.limits:
+                return False
+            seen |= low
+            pending = (pending | self.limits[low]) & ~(seen | self.origins)
+        return True
+
     def names(self, objects: int) -> list[str]:
         """Return the slots among some objects."""
         return [name for bit, name in self._slot_names.items() if bit & objects]
@@ -87,7 +126,7 @@ class Heap:
 
     def put(self, objects: int, value: int) -> None:
         """Note that `value` may be inside each of `objects`."""
-        objects &= ~(SELF | FOREIGN)
+        objects &= ~(SELF | FOREIGN | self.origins)
         while objects and value:
             low = objects & -objects
             index = low.bit_length() - 1
@@ -164,9 +203,13 @@ def joined(one: State | None, other: State | None) -> State | None:
 
 
 class LoopFrame:
-    """A loop under way."""
+    """A loop under way, or a comprehension."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: ast.AST, limit: int | None) -> None:
+        """
+        :param limit: the containers whose length bounds the number of rounds, 0 if a literal does; None if nothing does.
+        """
+        self.node, self.limit = node, limit
         self.breaks: State | None = None
         self.continues: State | None = None
 
@@ -268,6 +311,24 @@ def _own_names(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) ->
     return frozenset(own - outer)
 
 
+@dataclass(slots=True)
+class Arguments:
+    """The evaluated arguments of a call."""
+
+    positional: list[int]
+    keywords: dict[str, int]
+    rest: int
+    """Bit set of the objects passed by * and **. Their parameters are unknown."""
+
+    @property
+    def all(self) -> int:
+        """Return all objects that are passed."""
+        found = self.rest
+        for objects in (*self.positional, *self.keywords.values()):
+            found |= objects
+        return found
+
+
 class TooManySteps(Exception):
     """The effects of a method cannot be followed within `AuditLimits.steps`."""
 
@@ -291,6 +352,10 @@ class AnalysisBase(ABC):
         self.catchers: list[Catcher] = []
         self.writes = 0
         """Number of writes seen."""
+        self.recursive: set[Function] = set()
+        """Functions that call themselves."""
+        self.sends_itself = False
+        """True if the method's own selector is sent anywhere in it."""
         self.steps = subject.limits.steps
 
     def step(self) -> None:
@@ -339,11 +404,16 @@ class AnalysisBase(ABC):
         self.state.written = node
         self.subject.writes.update(self.heap.names(objects))
 
-    def change(self, node: ast.AST, objects: int, value: int) -> None:
-        """Note that a container is changed in place, and `value` may be in it now."""
+    def change(self, node: ast.AST, objects: int, value: int, *, grows: bool = True) -> None:
+        """Note that a container is changed in place, and `value` may be in it now.
+
+        :param grows: True if there may be more in it than before.
+        """
         if objects & FOREIGN:
             self.subject.refuse(STORE, node, "the method changes a container of another object", OTHERS)
         heap = self.heap
+        if grows:
+            heap.grown |= objects | heap.inside(objects & heap.slots)
         heap.put(objects, value)
         owned = self.owned(objects)
         if owned:
@@ -352,7 +422,7 @@ class AnalysisBase(ABC):
 
     def own(self, objects: int) -> None:
         """Mark objects that are stored into self as state of self from here on."""
-        self.state.owned |= self.heap.reach(objects) & ~(SELF | FOREIGN)
+        self.state.owned |= self.heap.reach(objects) & ~(SELF | FOREIGN | self.heap.origins)
 
     def flag(self) -> None:
         """Set the covenant's flag: `self._p_changed = True`."""

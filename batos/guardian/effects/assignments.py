@@ -31,6 +31,7 @@ class Assignments(Calls):
                 self.assign(target, objects)
             return True
         objects = self.evaluate(node.value)
+        self.limit(node.value)
         for target in node.targets:
             self.assign(target, objects)
         return True
@@ -44,7 +45,9 @@ class Assignments(Calls):
 
     def annotated(self, node: ast.AnnAssign) -> bool:
         if node.value is not None:
-            self.assign(node.target, self.evaluate(node.value))
+            objects = self.evaluate(node.value)
+            self.limit(node.value)
+            self.assign(node.target, objects)
         return True
 
     def assign(self, target: ast.AST, objects: int) -> None:
@@ -106,7 +109,7 @@ class Assignments(Calls):
         owned = self.owned(before)
         if not owned or self._changes_in_place(node, target.id, objects):
             self.change(node, before & ~FOREIGN, inside)
-        self.bind(target.id, before | (objects if owned else 0))
+        self.bind(target.id, before | (objects if owned else 0) | self.heap.origins_in(objects))
 
     def _changes_in_place(self, node: ast.AugAssign, name: str, objects: int) -> bool:
         """Return True if `x += …` changes the object that x stands for. It does so for containers, and not for numbers and texts; in
@@ -160,7 +163,7 @@ class Assignments(Calls):
                 container = self.evaluate(target.value)
                 self.evaluate(target.slice)
                 self.may_raise()
-                self.change(target, container, 0)
+                self.change(target, container, 0, grows=False)
         return True
 
     def _delete_attribute(self, target: ast.Attribute) -> None:

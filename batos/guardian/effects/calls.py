@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from batos.guardian.allowlist import (
     COPIES,
@@ -18,30 +17,17 @@ from batos.guardian.allowlist import (
     VALUE_METHODS,
     VIEWS,
 )
-from batos.guardian.effects.abstract_state import SELF, Activation, Function, all_parameters, joined
-from batos.guardian.effects.expressions import Expressions
+from batos.guardian.effects.abstract_state import SELF, Activation, Arguments, Function, LoopFrame, all_parameters, joined
+from batos.guardian.effects.tool_calls import ToolCalls
+from batos.guardian.rules.tool_use import PASSED
 from batos.guardian.subject import tool_of
 
-
-@dataclass(slots=True)
-class Arguments:
-    """The evaluated arguments of a call."""
-
-    positional: list[int]
-    keywords: dict[str, int]
-    rest: int
-    """Bit set of the objects passed by * and **. Their parameters are unknown."""
-
-    @property
-    def all(self) -> int:
-        """Return all objects that are passed."""
-        found = self.rest
-        for objects in (*self.positional, *self.keywords.values()):
-            found |= objects
-        return found
+_OPENED = SCALARS - {"str", "bytes", "repr", "format", "slice"}
+"""Builtins whose result is a number or a truth value: nothing can be said with it."""
+_SHRINKING = frozenset({"pop", "remove", "clear", "sort", "reverse", "popitem", "discard", "popleft", "difference_update", "rotate"})
 
 
-class Calls(Expressions):
+class Calls(ToolCalls):
     """Whatever is called."""
 
     def call(self, node: ast.Call) -> int:
@@ -60,7 +46,8 @@ class Calls(Expressions):
             self.write(node)
         found = self._call_functions(called, arguments)
         self._passed(arguments, 0)
-        return found | self.heap.unknown(node) | (self._elements(arguments) if called & ~self.callables else 0)
+        found |= self.heap.unknown(node) | self.heap.origins_in(called | arguments.all)
+        return found | (self._elements(arguments) if called & ~self.callables else 0)
 
     def _arguments(self, node: ast.Call) -> Arguments:
         arguments = Arguments([], {}, 0)
@@ -83,21 +70,27 @@ class Calls(Expressions):
     def _call_attribute(self, node: ast.Call, function: ast.Attribute) -> int:
         name = function.attr
         if isinstance(function.value, ast.Call) and self.subject.is_builtin(function.value.func, "super"):
-            self._passed(self._arguments(node), 0)
-            self.subject.sends.add(name)
-            return self.heap.unknown(node)
+            arguments = self._arguments(node)
+            self._passed(arguments, 0)
+            self._sent(name)
+            return self.heap.unknown(node) | self.heap.origins_in(arguments.all)
         receiver = self.evaluate(function.value)
         arguments = self._arguments(node)
         self.may_raise()
         self._passed(arguments, receiver)
         if tool_of(function) is not None:  # a send, also where the tool is called `append` or `update`
             self.subject.sends.add(name)
-            return self.heap.unknown(node)
-        if not receiver:  # a literal, a builtin type or a function: `", ".join`, `dict.fromkeys`, `chain.from_iterable`
+            tool = self.subject.tool_calls.get(id(node))
+            return self.heap.unknown(node) if tool is None else self.call_tool(node, tool, arguments)
+        return self._call_other(node, receiver, name, arguments) | self.heap.origins_in((receiver & ~SELF) | arguments.all)
+
+    def _call_other(self, node: ast.Call, receiver: int, name: str, arguments: Arguments) -> int:
+        """Return what a message or a method of a value answers."""
+        if not receiver & ~self.heap.origins:  # a text, a builtin type or a function: `", ".join`, `dict.fromkeys`, `chain.from_iterable`
             return self._groups(node, arguments)
         found = 0
         if receiver & SELF:
-            self.subject.sends.add(name)
+            self._sent(name)
             if receiver == SELF and name == self.subject.selector:
                 self.state.sent_itself = True
             found = self.heap.unknown((node, "answer"))
@@ -113,7 +106,7 @@ class Calls(Expressions):
             for objects in (*arguments.positional[1:], *arguments.keywords.values()):
                 passed |= objects
         if name in MUTATORS:
-            self.change(node, receiver, heap.inside(passed) if name in PARTIAL else passed)
+            self.change(node, receiver, heap.inside(passed) if name in PARTIAL else passed, grows=name not in _SHRINKING)
             if name in PARTIAL:
                 self.may_raise()
             return heap.inside(receiver) | passed if name in TAKERS else 0
@@ -125,8 +118,13 @@ class Calls(Expressions):
             inside = heap.inside(receiver) | heap.inside(passed)
             return self.container(node, inside | self.container((node, "pair"), inside))
         if name not in VALUE_METHODS:
-            self.subject.sends.add(name)
+            self._sent(name)
         return heap.unknown(node)
+
+    def _sent(self, name: str) -> None:
+        """Note a message to an object of the image."""
+        self.subject.sends.add(name)
+        self.sends_itself = self.sends_itself or name == self.subject.selector
 
     # --- builtins and modules
 
@@ -144,7 +142,10 @@ class Calls(Expressions):
             return copy
         if name in ELEMENTS:
             return self._elements(arguments)
-        return 0 if name in SCALARS else self.heap.unknown(node)
+        if name in _OPENED:
+            return 0
+        found = self.heap.origins_in(arguments.all)
+        return found if name in SCALARS else found | self.heap.unknown(node)
 
     def _getattr(self, node: ast.Call, arguments: Arguments) -> int:
         name = node.args[1]
@@ -159,6 +160,9 @@ class Calls(Expressions):
         arguments = self._arguments(node)
         self.may_raise()
         self._passed(arguments, 0)
+        return self._answer_of_member(node, module, member, arguments) | self.heap.origins_in(arguments.all)
+
+    def _answer_of_member(self, node: ast.Call, module: str, member: str, arguments: Arguments) -> int:
         if (module, member) in MUTATING_FUNCTIONS:
             first = arguments.positional[0] if arguments.positional else arguments.all
             self.change(node, first, arguments.all & ~first)
@@ -207,7 +211,9 @@ class Calls(Expressions):
             beside = passed | self.heap.inside(passed) | self.heap.inside(receiver)
             beside |= self.heap.inside(beside)
             sent_itself = self.state.sent_itself
+            self.frames.append(LoopFrame(PASSED, None))  # they may be called any number of times
             self._call_functions(functions, Arguments([], {}, beside))
+            self.frames.pop()
             self.state.sent_itself = sent_itself  # the functions may also not be called
 
     def _call_functions(self, called: int, arguments: Arguments) -> int:
@@ -247,6 +253,7 @@ class Calls(Expressions):
     def _run(self, function: Function) -> int:
         """Run an inner function until nothing more is learned from it."""
         if any(isinstance(frame, Activation) and frame.function is function for frame in self.frames):
+            self.recursive.add(function)
             return function.result  # a recursive call: its result is known only after the outer call
         before, caller = self.state.copy(), self.function
         self.function = function

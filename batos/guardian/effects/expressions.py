@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
+from functools import cached_property
 
 from batos.guardian.allowlist import MUTATORS
-from batos.guardian.effects.abstract_state import FOREIGN, SELF, AnalysisBase, Function
+from batos.guardian.effects.abstract_state import FOREIGN, SELF, AnalysisBase, Function, LoopFrame
+from batos.guardian.effects.loop_limits import LoopLimits
 from batos.guardian.rules.covenant import OTHERS
 from batos.guardian.rules.covenant import STORE_ID as STORE
 
@@ -35,10 +37,11 @@ class Expressions(AnalysisBase):
         if base & SELF:
             self.subject.reads.add(name)
             found = self.heap.slot(name)
-        rest = base & ~SELF
+        rest = base & ~(SELF | self.heap.origins)
         if not rest:
             return found
         if name in MUTATORS:
+            self.heap.grown |= rest
             if rest & FOREIGN:
                 self.subject.refuse(STORE, node, "the method changes a container of another object", OTHERS)
             owned = self.owned(rest)
@@ -47,7 +50,7 @@ class Expressions(AnalysisBase):
                 bound = self.heap.at(("bound", node))
                 self.lazy |= bound
                 return found | bound
-        return found | FOREIGN
+        return found | FOREIGN | self.heap.origins_in(base & ~SELF)
 
     def subscript(self, node: ast.Subscript) -> int:
         base = self.evaluate(node.value)
@@ -59,11 +62,12 @@ class Expressions(AnalysisBase):
         return inside
 
     def children(self, node: ast.AST) -> int:
-        """Return an expression that is a plain value, made of others."""
+        """Return an expression that is a plain value, made of others: of it only the origins are known."""
+        found = 0
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self.evaluate(child)
-        return 0
+                found |= self.evaluate(child)
+        return self.heap.origins_in(found)
 
     def comparison(self, node: ast.Compare) -> int:
         self.evaluate(node.left)
@@ -104,6 +108,7 @@ class Expressions(AnalysisBase):
 
     def walrus(self, node: ast.NamedExpr) -> int:
         objects = self.evaluate(node.value)
+        self.limit(node.value)
         # a walrus may stand where it is not always evaluated
         self.bind(node.target.id, objects | self.read(node.target.id))
         return objects
@@ -153,14 +158,33 @@ class Expressions(AnalysisBase):
     def _comprehended(self, node: Comprehension) -> int:
         for part in node.generators:
             items = self.heap.inside(self.evaluate(part.iter))
+            self.frames.append(LoopFrame(part, self.loop_limits.of(part.iter)))
             self.may_raise()
             self.unpack(part.target, items)
             for condition in part.ifs:
                 self.evaluate(condition)
         if isinstance(node, ast.DictComp):
             self.evaluate(node.key)
-            return self.evaluate(node.value)
-        return self.evaluate(node.elt)
+            found = self.evaluate(node.value)
+        else:
+            found = self.evaluate(node.elt)
+        del self.frames[-len(node.generators) :]
+        return found
+
+    @cached_property
+    def loop_limits(self) -> LoopLimits:
+        return LoopLimits(self.subject, self.read)
+
+    def limit(self, node: ast.expr) -> None:
+        """Note of a container that gets a name if a literal bounds its length."""
+        for part in (node.body, node.orelse) if isinstance(node, ast.IfExp) else node.values if isinstance(node, ast.BoolOp) else ():
+            self.limit(part)
+        if not isinstance(node, ast.Name) and (made := self.heap.made_at(node)):
+            limit = self.loop_limits.of(node)
+            if limit is None:
+                self.heap.limits.pop(made, None)
+            else:
+                self.heap.limits[made] = self.heap.limits.get(made, 0) | limit
 
     def unpack(self, target: ast.AST, objects: int) -> None:
         """Bind the names of a target; stores into slots and items are the statements' affair."""

@@ -53,6 +53,7 @@ class Statements(Assignments):
         end = self.run_body(node.body)
         if end is not None:
             self._leave(end, None)
+        self.check_acting()
         if self.returns and self.returns == self.loops_itself:
             self.subject.refuse(
                 loops.ID, node, "every way through the method sends the method again", "Answer a simple case without the send."
@@ -214,13 +215,14 @@ class Statements(Assignments):
 
     def loop_over(self, node: ast.For) -> bool:
         walked = self.evaluate(node.iter)
+        limit = self.loop_limits.of(node.iter)
         head = self.state
 
         def enter() -> None:
             self.may_raise()
             self.assign(node.target, self.heap.inside(walked))
 
-        head, frame = self._repeat(head, node, enter)
+        head, frame = self._repeat(head, LoopFrame(node, limit), node.body, enter)
         return self._go_on(joined(self._branch(head.copy(), node.orelse), frame.breaks))
 
     def loop_while(self, node: ast.While) -> bool:
@@ -229,7 +231,7 @@ class Statements(Assignments):
         if always is False:
             self.evaluate(node.test)
             return self._go_on(self._branch(self.state, node.orelse))
-        head, frame = self._repeat(self.state, node, lambda: self.evaluate(node.test))
+        head, frame = self._repeat(self.state, LoopFrame(node, None), node.body, lambda: self.evaluate(node.test))
         if always is not True:
             self.state = head.copy()
             self.evaluate(node.test)
@@ -238,16 +240,15 @@ class Statements(Assignments):
             self.subject.refuse(loops.ID, node, "the loop has no way out", loops.HINT)
         return self._go_on(frame.breaks)
 
-    def _repeat(self, head: State, node: ast.For | ast.While, enter: Callable[[], object]) -> tuple[State, LoopFrame]:
+    def _repeat(self, head: State, frame: LoopFrame, body: list[ast.stmt], enter: Callable[[], object]) -> tuple[State, LoopFrame]:
         """Run a loop's body until nothing new holds at its head."""
-        frame = LoopFrame()
         while True:
             version = self.heap.version
             self.state = head.copy()
             frame.continues = None
             self.frames.append(frame)
             enter()
-            back = self.run_body(node.body)
+            back = self.run_body(body)
             self.frames.pop()
             back = joined(back, frame.continues)
             if back is None or (version == self.heap.version and back.says_no_more_than(head)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from batos.guardian.policy import ToolTable
     from batos.guardian.subject import AuditSubject
 
 NodeCheck = Callable[["AuditSubject", Any], None]
@@ -34,4 +35,6 @@ class Rule:
     method: SubjectCheck | None = None
     """Check called once, after all nodes. None if the rule has no such check."""
     policy: str = "default"
-    """The policy that refuses the `refused` example."""
+    """The policy by which the examples are accepted and refused."""
+    tools: ToolTable | None = None
+    """The tools of the examples."""

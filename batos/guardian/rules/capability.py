@@ -1,13 +1,12 @@
-"""files, network, tools: modules, builtins and sends that need a granted capability."""
+"""files, network: modules and builtins that need a granted capability."""
 
 from __future__ import annotations
 
 import ast
 
-from batos.config import nearest
 from batos.guardian.allowlist import CAPABILITIES, SUPPLIED
 from batos.guardian.rules.base import NodeCheck, Rule
-from batos.guardian.subject import AuditSubject, tool_of
+from batos.guardian.subject import AuditSubject
 
 
 def _checks(capability: str, hint: str) -> dict[type[ast.AST], NodeCheck]:
@@ -52,35 +51,4 @@ NETWORK = Rule(
     accepted='def host(self, url):\n    return url.split("/")[2]',
     refused="def fetch(self, url):\n    import urllib.request\n    return urllib.request.urlopen(url).read()",
     nodes=_checks("network", "Take what is needed as an argument, or send a message to an object that fetches it."),
-)
-
-_BY_CALL = frozenset({"call_"})
-"""Messages of a connection that are not tools."""
-_TOOLS_HINT = "Take what is needed as an argument, or have it written with tools: `batos teach … --tools`, `batos send-to … --tools`."
-
-
-def check_tool(subject: AuditSubject, node: ast.Attribute) -> None:
-    """Refuse a tool where the policy grants none, and one that is not there."""
-    named = tool_of(node)
-    if named is None:
-        return
-    (connection, tool), there = named, subject.tools
-    if "tools" not in subject.policy.capabilities:
-        subject.refuse("tools", node, f"self.tools.{connection}.{tool} needs the capability 'tools', which was not granted", _TOOLS_HINT)
-    elif there is not None and connection not in there:
-        reason = f"{connection!r} is not a connection{nearest(connection, list(there))}"
-        subject.refuse("tools", node, reason, f"Connections are: {', '.join(sorted(there)) or 'none'}.")
-    elif there is not None and tool not in _BY_CALL and tool not in there[connection]:
-        reason = f"{tool!r} is not a tool of {connection}{nearest(tool, list(there[connection]))}"
-        subject.refuse("tools", node, reason, f"Its tools are: {', '.join(sorted(there[connection])[:20]) or 'none'}.")
-
-
-TOOLS = Rule(
-    "tools",
-    asks="`self.tools.NAME.tool(…)` stands only where the policy grants the capability `tools`, and names a connection and a tool that "
-    "are there.",
-    why="A method acts outside only where its user has taught it so; each call is granted, journaled and done once besides.",
-    accepted="def note(self, text):\n    return self.notebook.entry_for_(text)",
-    refused='def note(self, text):\n    return self.tools.notes.write(path="a.txt", text=text)',
-    nodes={ast.Attribute: check_tool},
 )
