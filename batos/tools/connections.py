@@ -211,13 +211,20 @@ def _held(root: Root, name: str) -> UvmObject:
 
 def is_connection(root: Root, found: Any) -> bool:
     """Return True if an object is a connection."""
-    return isinstance(found, UvmObject) and found._slots.get("parent*") is root["lobby"].traits.connection
+    prototype = _prototype(root)
+    return prototype is not None and isinstance(found, UvmObject) and found._slots.get("parent*") is prototype
+
+
+def _prototype(root: Root) -> UvmObject | None:
+    """Return the parent of all connections; None in an image, or at a moment of it, that is older than they are."""
+    found = root["lobby"].traits._slots.get("connection")
+    return found if isinstance(found, UvmObject) else None
 
 
 def reaches_outside(root: Root, found: UvmObject) -> bool:
     """Return True if an object answers messages by calls of tools: a connection, or what inherits from one."""
-    prototype, seen, waiting = root["lobby"].traits.connection, set[int](), [found]
-    while waiting:
+    prototype, seen, waiting = _prototype(root), set[int](), [found]
+    while waiting and prototype is not None:
         one = waiting.pop()
         if one is prototype:
             return True
