@@ -115,8 +115,8 @@ async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, An
     return await attempt.tools.call(name, arguments, gated=attempt.gated)
 
 
-def _class_of(connection: UvmObject, tool: str) -> str:
-    return connections.load(connection._p_jar.root())[connection.name].tool(tool).kind
+def _class_of(holder: UvmObject, tool: str) -> str:
+    return connections.load(holder._p_jar.root())[holder.name].tool(tool).kind
 
 
 def install(lobby: UvmObject) -> None:

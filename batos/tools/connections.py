@@ -86,10 +86,10 @@ def reachable_tools(root: Root) -> dict[str, dict[str, ReachableTool]]:
     return found
 
 
-def _methods_of(connection: UvmObject) -> dict[str, ReachableTool]:
+def _methods_of(holder: UvmObject) -> dict[str, ReachableTool]:
     """Return the methods that a connection itself holds: a method that sends one acts as that one does."""
-    held = [one for one in connection._slots.values() if isinstance(one, Method)]
-    return {one.selector: ReachableTool(f"{connection.name}.{one.selector}", READS if _only_reads(one) else ACTS) for one in held}
+    held = [one for one in holder._slots.values() if isinstance(one, Method)]
+    return {one.selector: ReachableTool(f"{holder.name}.{one.selector}", READS if _only_reads(one) else ACTS) for one in held}
 
 
 def _only_reads(method: Method) -> bool:
@@ -189,15 +189,15 @@ def _doubt_methods(root: Root, name: str, before: Mapping[str, ToolDefinition], 
     more."""
     now = {tool.name: tool for tool in after}
     why = {f"{name}.{tool}": schema_changes.why_unfit(one, now.get(tool)) for tool, one in before.items()}
-    for connection in root["lobby"].tools._slots.values():
-        held = list(connection._slots.items()) if is_connection(root, connection) else []
+    for holder in root["lobby"].tools._slots.values():
+        held = list(holder._slots.items()) if is_connection(root, holder) else []
         for selector, method in held:
             if not isinstance(method, Method):
                 continue
             for tool, _ in dict(method.provenance).get("operations", ()):
                 if reason := why.get(tool, ""):
                     doubt = Doubt(method.version, method.digest, time.time(), f"{tool} changed", f"{tool} has changed: {reason}")
-                    method_doubts.record(root, connection._p_oid, selector, doubt)
+                    method_doubts.record(root, holder._p_oid, selector, doubt)
 
 
 def _held(root: Root, name: str) -> UvmObject:

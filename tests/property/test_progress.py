@@ -27,7 +27,7 @@ from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Expected, Preloader
 from batos.concurrency import SingleFlight
 from batos.config import Settings
-from batos.console.server import _Server
+from batos.console.connections import WebServer
 from batos.errors import BatosError, InferenceFailed
 from batos.image.committer import outlast
 from batos.methods.runtime import BeingWritten, Claims, Making
@@ -429,7 +429,7 @@ def test_the_console_is_left(after: int) -> None:
         await asyncio.sleep(0)
 
     async def run() -> None:
-        server = _Server(
+        server = WebServer(
             MagicMock(limit_max_requests=None, callback_notify=None, default_headers=[], date_header=False, server_header=False),
             look,
         )
