@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+from tests.support.daemon import Peer, batos, daemon, done, provisioned, question_of, result_of
 from tests.support.http_world import QuietHandler, serving
 
 QUICK = {"crash_limit": 100, "tools.call_s": 4}  # what was cut off may go on for so long, which a restart waits for
@@ -89,41 +89,23 @@ def writer() -> Iterator[ScriptedOllama]:
         yield server
 
 
-def do(running: Daemon, *words: str) -> Any:
-    code, said = batos(running, *words)
-    assert code == 0, said
-    return said
-
-
-def question(running: Daemon, id: str) -> str:
-    """The question at which a mission waits."""
-    with Peer(running.endpoint) as peer:
-        until(lambda: peer.ask("status", id=id).get("question"))
-        return str(peer.ask("status", id=id)["question"]["question"])
-
-
-def result(running: Daemon, id: str) -> dict[str, Any]:
-    with Peer(running.endpoint) as peer:
-        return peer.result(id)
-
-
 def test_a_stranger_s_service_answers_a_message_that_is_none_of_its_operations(
     tmp_path: Path, writer: ScriptedOllama, shop: TeaShop
 ) -> None:
     with daemon(tmp_path, ollama_host=writer.host) as running:
         asked = len(writer.chats)
-        do(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
-        do(running, "allow", "shop.*", "--leaks")
-        assert [one["message"] for one in do(running, "show", "tools.shop")["understands"]] == ["list_teas_", "order_"]
+        done(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
+        done(running, "allow", "shop.*", "--leaks")
+        assert [one["message"] for one in done(running, "show", "tools.shop")["understands"]] == ["list_teas_", "order_"]
         code, said = batos(running, "send-to", "tools.shop", "order_", '{"sku": "sencha", "count": 0}')
         assert (code, said["code"]) == (4, "invalid"), said
         assert "0 is less than the minimum of 1" in said["message"]
         code, said = batos(running, "send-to", "tools.shop", "lists_tea_")
         assert "'list_teas_'" in said["message"]
-        ordered = do(running, "send-to", "tools.shop", "order_", '{"sku": "sencha", "count": 2}', "--watch")
+        ordered = done(running, "send-to", "tools.shop", "order_", '{"sku": "sencha", "count": 2}', "--watch")
         assert (ordered["result"]["value"]["body"], shop.orders) == ({"id": 1}, [{"sku": "sencha", "count": 2}])
         assert len(writer.chats) == asked, "no model was asked"
-        cheapest = do(running, "send-to", "tools.shop", "cheapest_tea_", "--watch")
+        cheapest = done(running, "send-to", "tools.shop", "cheapest_tea_", "--watch")
         assert cheapest["result"]["value"] == "assam"
         assert shop.lists == 1
         assert running.terminate() == 0
@@ -134,16 +116,16 @@ def test_killed_at_an_operation_by_message_its_user_is_asked_and_it_is_done_once
 ) -> None:
     settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
     with daemon(tmp_path, **settings) as running:
-        do(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
-        do(running, "allow", "shop.*", "--leaks")
+        done(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
+        done(running, "allow", "shop.*", "--leaks")
         shop.on_order = running.process.kill
         with Peer(running.endpoint) as peer:
             assert peer.ask("send", id="m1", target="tools.shop", selector="order_", args=["assam"])["type"] == "accepted"
         running.ended()
     with daemon(tmp_path, **settings) as running:
-        assert "may have happened" in question(running, "m1")
-        do(running, "answer", "m1", "happened")
-        assert result(running, "m1")["state"] == "COMPLETE"
+        assert "may have happened" in question_of(running, "m1")
+        done(running, "answer", "m1", "happened")
+        assert result_of(running, "m1")["state"] == "COMPLETE"
         assert shop.orders == [{"sku": "assam"}]
 
 
@@ -152,8 +134,8 @@ def test_killed_in_the_trial_s_read_at_the_question_and_at_the_act_a_method_is_w
 ) -> None:
     settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
     with daemon(tmp_path, **settings) as running:
-        do(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
-        do(running, "allow", "shop.*", "--leaks")
+        done(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
+        done(running, "allow", "shop.*", "--leaks")
         shop.on_list = running.process.kill
         with Peer(running.endpoint) as peer:
             sent = peer.ask("send", id="m1", target="tools.shop", selector="buy_cheapest_", args=[3])
@@ -161,21 +143,23 @@ def test_killed_in_the_trial_s_read_at_the_question_and_at_the_act_a_method_is_w
         running.ended()
     assert shop.lists == 1
     with daemon(tmp_path, **settings) as running:
-        asked = question(running, "m1")
+        asked = question_of(running, "m1")
         assert '"sku": "assam"' in asked
         assert f"POST {shop.origin}/orders" in asked
         assert "first thing that the method" in asked
         running.kill()
     assert shop.orders == []
     with daemon(tmp_path, **settings) as running:
-        assert "first thing that the method" in question(running, "m1")
+        assert "first thing that the method" in question_of(running, "m1")
         shop.on_order = running.process.kill
-        do(running, "answer", "m1", "once")
+        done(running, "answer", "m1", "once")
         running.ended()
     with daemon(tmp_path, **settings) as running:
-        assert "may have happened" in question(running, "m1")
-        do(running, "answer", "m1", "happened")
-        assert result(running, "m1")["state"] == "FAILED", "what the order was answered was lost with the daemon, and the method needs it"
+        assert "may have happened" in question_of(running, "m1")
+        done(running, "answer", "m1", "happened")
+        assert result_of(running, "m1")["state"] == "FAILED", (
+            "what the order was answered was lost with the daemon, and the method needs it"
+        )
         assert shop.orders == [{"sku": "assam", "count": 3}]
         assert shop.lists == 2, "the read that was cut off, and the one of the next trial, which the mission goes on from"
         writes = [chat for chat in writer.chats if chat and chat["messages"][0]["content"].startswith("You write one method")]

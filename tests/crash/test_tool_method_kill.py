@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+from tests.support.daemon import Peer, daemon, done, provisioned, question_of, result_of
 from tests.support.http_world import QuietHandler, serving
 
 METHOD = (
@@ -70,24 +70,6 @@ def writer() -> Iterator[ScriptedOllama]:
         yield server
 
 
-def do(running: Daemon, *words: str) -> Any:
-    code, said = batos(running, *words)
-    assert code == 0, said
-    return said
-
-
-def question(running: Daemon, id: str) -> str:
-    """The question at which a mission waits."""
-    with Peer(running.endpoint) as peer:
-        until(lambda: peer.ask("status", id=id).get("question"))
-        return str(peer.ask("status", id=id)["question"])
-
-
-def result(running: Daemon, id: str) -> dict[str, Any]:
-    with Peer(running.endpoint) as peer:
-        return peer.result(id)
-
-
 def writes(server: ScriptedOllama) -> int:
     return sum(1 for chat in server.chats if chat and chat["messages"][0]["content"].startswith("You write one method"))
 
@@ -95,41 +77,41 @@ def writes(server: ScriptedOllama) -> int:
 def test_killed_while_it_asks_and_while_the_world_acts_it_acts_once(tmp_path: Path, writer: ScriptedOllama, board: Board) -> None:
     settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
     with daemon(tmp_path, **settings) as running:
-        do(running, "tools", "add", "board", "--http", board.origin, "--private")
-        do(running, "allow", "board.get", "--leaks")
-        do(running, "send-to", "brick", "note_", "tea", "--tools", "--write", "--id", "m1")
-        assert "board.post" in question(running, "m1")
+        done(running, "tools", "add", "board", "--http", board.origin, "--private")
+        done(running, "allow", "board.get", "--leaks")
+        done(running, "send-to", "brick", "note_", "tea", "--tools", "--write", "--id", "m1")
+        assert "board.post" in question_of(running, "m1")
         running.kill()
     assert board.notes == [], "neither the trial nor the question wrote anything"
     with daemon(tmp_path, **settings) as running:
         board.when_one_comes = running.process.kill
-        do(running, "answer", "m1", "once")
+        done(running, "answer", "m1", "once")
         running.ended()
     assert len(board.notes) == 1
     with daemon(tmp_path, **settings) as running:
-        assert "board.post" in (asked := question(running, "m1"))
+        assert "board.post" in (asked := question_of(running, "m1"))
         assert "may have happened" in asked
-        do(running, "answer", "m1", "happened")
-        ended = result(running, "m1")
+        done(running, "answer", "m1", "happened")
+        ended = result_of(running, "m1")
         assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", [0, True])
         assert (board.notes, writes(writer)) == ([{"text": "tea"}], 1)
-        versions = do(running, "method", "brick", "note_")["versions"]
+        versions = done(running, "method", "brick", "note_")["versions"]
         assert [one["provenance"]["policy"] for one in versions] == ["default+tools"]
-        assert [one["tool"] for one in do(running, "effects", "m1")["effects"]] == ["board.get", "board.post"]
+        assert [one["tool"] for one in done(running, "effects", "m1")["effects"]] == ["board.get", "board.post"]
         assert running.terminate() == 0
 
 
 def test_what_takes_a_key_is_sent_again_without_a_question(tmp_path: Path, writer: ScriptedOllama, board: Board) -> None:
     settings: dict[str, Any] = {"ollama_host": writer.host, **QUICK}
     with daemon(tmp_path, **settings) as running:
-        do(running, "tools", "add", "board", "--http", board.origin, "--private", "--key-header", "Idempotency-Key")
-        do(running, "allow", "board.*", "--leaks")
+        done(running, "tools", "add", "board", "--http", board.origin, "--private", "--key-header", "Idempotency-Key")
+        done(running, "allow", "board.*", "--leaks")
         board.when_one_comes = running.process.kill
         with Peer(running.endpoint) as peer:
             assert peer.ask("send", id="m1", target="brick", selector="note_", args=["tea"], write=True, tools=True)["type"] == "accepted"
         running.ended()
     with daemon(tmp_path, **settings) as running:
-        ended = result(running, "m1")
+        ended = result_of(running, "m1")
         assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", [0, 201])
         assert (board.notes, writes(writer)) == ([{"text": "tea"}], 1)
         assert len(set(board.keys)) == 1
@@ -150,22 +132,22 @@ def test_killed_while_it_asks_if_a_version_may_reach_more_it_asks_again_and_is_w
         server.say(ALSO_WRITES, when="You write one method")
         settings: dict[str, Any] = {"ollama_host": server.host, **QUICK}
         with daemon(tmp_path, **settings) as running:
-            do(running, "tools", "add", "board", "--http", board.origin, "--private")
+            done(running, "tools", "add", "board", "--http", board.origin, "--private")
             with Peer(running.endpoint) as peer:
                 peer.ask("send", id="m1", target="brick", selector="size_", args=["tea"], write=True, tools=True)
                 assert peer.result("m1")["result"]["value"] == 3
-            (row,) = do(running, "methods", "brick")["methods"]
+            (row,) = done(running, "methods", "brick")["methods"]
             assert row["reaches"] == ["board.get=reads"]
-            do(running, "teach", "brick", "size_", "-e", '["tea"] -> 5', "--tools", "--id", "m2")
-            asked = question(running, "m2")
+            done(running, "teach", "brick", "size_", "-e", '["tea"] -> 5', "--tools", "--id", "m2")
+            asked = question_of(running, "m2")
             assert "May a new version of 'size_' of BRICK reach tools that version 1 does not: board.post (acts)?" in asked
             running.kill()
         with daemon(tmp_path, **settings) as running:
-            assert question(running, "m2") == asked
-            assert [one["version"] for one in do(running, "method", "brick", "size_")["versions"]] == [1]
-            do(running, "answer", "m2", "yes")
-            assert result(running, "m2")["state"] == "COMPLETE"
-            newest, oldest = do(running, "method", "brick", "size_")["versions"]
+            assert question_of(running, "m2") == asked
+            assert [one["version"] for one in done(running, "method", "brick", "size_")["versions"]] == [1]
+            done(running, "answer", "m2", "yes")
+            assert result_of(running, "m2")["state"] == "COMPLETE"
+            newest, oldest = done(running, "method", "brick", "size_")["versions"]
             assert newest["contract"]["reaches"] == ["board.post=acts"]
             assert oldest["contract"]["reaches"] == ["board.get=reads"]
             assert (writes(server), board.notes) == (2, [])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+from tests.support.daemon import Daemon, Peer, batos, daemon, done, provisioned, until
 
 NOTE = (
     "def note_(self, text):\n"
@@ -18,17 +18,11 @@ NOTE = (
 )
 
 
-def do(running: Daemon, *words: str) -> Any:
-    code, said = batos(running, *words)
-    assert code == 0, said
-    return said
-
-
 def answered(running: Daemon, id: str, text: str) -> dict[str, Any]:
     """The result of a mission whose question is answered."""
     with Peer(running.endpoint) as peer:
         until(lambda: peer.ask("status", id=id).get("question"))
-        do(running, "answer", id, text)
+        done(running, "answer", id, text)
         return peer.result(id)
 
 
@@ -39,15 +33,15 @@ def test_a_note_is_written_once_after_a_question_and_a_refusal_reaches_the_metho
         provisioned(server)
         server.say(NOTE, when="You write one method")
         with daemon(tmp_path / "data", ollama_host=server.host) as running:
-            do(running, "tools", "add", "my-notes", "--folder", f"{place}:rw")
-            taught = do(running, "teach", "brick", "note_", "-e", '["tea"] -> "tea"', "--intent", "note a line", "--tools", "--watch")
+            done(running, "tools", "add", "my-notes", "--folder", f"{place}:rw")
+            taught = done(running, "teach", "brick", "note_", "-e", '["tea"] -> "tea"', "--intent", "note a line", "--tools", "--watch")
             assert taught["state"] == "COMPLETE", taught
             assert list(place.iterdir()) == [], "a lesson tries nothing outside"
             assert "self.tools.my_notes.append(path, text)" in str(server.chats[-1])
-            do(running, "send-to", "brick", "note_", "tea", "--id", "m1")
+            done(running, "send-to", "brick", "note_", "tea", "--id", "m1")
             assert answered(running, "m1", "once")["result"]["value"] == "noted: tea"
             assert (place / "log.txt").read_text() == "tea\n"
-            do(running, "send-to", "brick", "note_", "milk", "--id", "m2")
+            done(running, "send-to", "brick", "note_", "milk", "--id", "m2")
             refused = answered(running, "m2", "no")
             assert refused["result"]["value"].startswith("not noted: my-notes.append is not called: ")
             assert (place / "log.txt").read_text() == "tea\n"

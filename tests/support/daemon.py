@@ -261,3 +261,22 @@ def sent(peer: Peer, id: str, target: str, selector: str, *args: Any) -> dict[st
     result = peer.result(id)
     assert result["state"] == "COMPLETE", result
     return result
+
+
+def done(running: Daemon, *words: str) -> Any:
+    """What a verb says that succeeds."""
+    code, said = batos(running, *words)
+    assert code == 0, said
+    return said
+
+
+def question_of(running: Daemon, id: str) -> str:
+    """The question at which a mission waits."""
+    with Peer(running.endpoint) as peer:
+        until(lambda: peer.ask("status", id=id).get("question"))
+        return str(peer.ask("status", id=id)["question"]["question"])
+
+
+def result_of(running: Daemon, id: str) -> dict[str, Any]:
+    with Peer(running.endpoint) as peer:
+        return peer.result(id)

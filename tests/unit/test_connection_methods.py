@@ -16,15 +16,15 @@ from batos.errors import InvalidInput, ToolFailed
 from batos.forge import lessons, operation_pins, versions
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
-from batos.image.grants import ALLOW, GrantRecord
+from batos.image.grants import GrantRecord
 from batos.image.history import oid_of
 from batos.tools import doubles
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
 from batos.tools.schema_changes import why_unfit
-from batos.tools.toolbox import Toolbox, check_arguments
+from batos.tools.toolbox import check_arguments
 from tests.support.methods import writing
-from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
-from tests.support.missions import give as give_services
+from tests.support.missions import WAIT_S, FakeInference, Listened, submit
+from tests.support.tool_missions import allow, connected
 
 TEA: dict[str, Any] = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
 
@@ -97,17 +97,8 @@ async def shop() -> Shop:
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncIterator[Kernel]:
-    async with mind(tmp_path, inference) as kernel:
-        held = kernel.attempt_services.toolbox
-        assert held is not None
-        toolbox = Toolbox(kernel.image, ConnectorServices(secret=str, folder=tmp_path), held.state, lambda spec, services: shop)
-        await toolbox.add(ConnectionSpec("shop", "http", "https://shop.example"))
-        give_services(kernel, toolbox=toolbox)
+    async with connected(tmp_path, inference, shop) as kernel:
         yield kernel
-
-
-async def allow(kernel: Kernel) -> None:
-    await kernel.image.system(image_grants.add, GrantRecord(0, ALLOW, "*"), 1.0)
 
 
 async def begun(kernel: Kernel, id: str, selector: str, *args: Any) -> Listened:

@@ -13,14 +13,11 @@ from batos.api.queries import Queries
 from batos.app.kernel import Kernel
 from batos.errors import BatosError, InvalidInput, UnknownTool
 from batos.image import effects
-from batos.image import grants as image_grants
-from batos.image.grants import ALLOW, GrantRecord
 from batos.mind import messages
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition
+from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
 from batos.tools.operation_messages import arguments_of, meant_by, selector_of
-from batos.tools.toolbox import Toolbox
-from tests.support.missions import FakeInference, mind, submit
-from tests.support.missions import give as give_services
+from tests.support.missions import FakeInference, submit
+from tests.support.tool_missions import allow, connected
 
 
 def tool(name: str, kind: str = "acts", required: Sequence[str] = (), **properties: str) -> ToolDefinition:
@@ -67,17 +64,8 @@ async def shop() -> Shop:
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncIterator[Kernel]:
-    async with mind(tmp_path, inference) as kernel:
-        held = kernel.attempt_services.toolbox
-        assert held is not None
-        toolbox = Toolbox(kernel.image, ConnectorServices(secret=str, folder=tmp_path), held.state, lambda spec, services: shop)
-        await toolbox.add(ConnectionSpec("shop", "http", "https://shop.example"))
-        give_services(kernel, toolbox=toolbox)
+    async with connected(tmp_path, inference, shop) as kernel:
         yield kernel
-
-
-async def allow(kernel: Kernel) -> None:
-    await kernel.image.system(image_grants.add, GrantRecord(0, ALLOW, "*"), 1.0)
 
 
 async def told(kernel: Kernel, id: str, selector: str, *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -19,20 +19,18 @@ from batos.forge import lessons
 from batos.guardian import PersistenceGuardian
 from batos.guardian.policy import ReachableTool
 from batos.image import effects, history, ledger
-from batos.image import grants as image_grants
-from batos.image.grants import ALLOW, GrantRecord
 from batos.image.history import oid_of
 from batos.image.mission_record import MissionRecord
 from batos.methods import inventory
 from batos.mind import messages
 from batos.objects import Method
 from batos.tools import connections
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, identifier, named
-from batos.tools.toolbox import Toolbox
+from batos.tools.definitions import ConnectionSpec, Delivery, ToolCall, ToolDefinition, identifier, named
 from batos.wire.schemas import UndoRequest
 from tests.support.methods import give, method_of, sent, writing
-from tests.support.missions import WAIT_S, FakeInference, Listened, mind, submit
+from tests.support.missions import WAIT_S, FakeInference, Listened, submit
 from tests.support.missions import give as give_services
+from tests.support.tool_missions import allow, connected
 
 APPEND = "def note_(self, text):\n    return self.tools.my_shop.put_in(text)['count']\n"
 PUT = ToolDefinition(
@@ -84,19 +82,9 @@ async def shop() -> Shop:
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncIterator[Kernel]:
-    async with mind(tmp_path, inference) as kernel:
-        held = kernel.attempt_services.toolbox
-        assert held is not None
-        services = ConnectorServices(secret=str, folder=tmp_path)
-        toolbox = Toolbox(kernel.image, services, held.state, lambda spec, services: shop)
-        await toolbox.add(ConnectionSpec("my-shop", "http", "https://shop.example"))
-        give_services(kernel, toolbox=toolbox)
+    async with connected(tmp_path, inference, shop, "my-shop") as kernel:
         await give(kernel, **{f"slot{number}": 0 for number in range(16)}, kept=0)  # a prompt shows sixteen: it says nothing of `kept`
         yield kernel
-
-
-async def allow(kernel: Kernel, pattern: str = "*") -> None:
-    await kernel.image.system(image_grants.add, GrantRecord(0, ALLOW, pattern), 1.0)
 
 
 def message(selector: str, *args: Any, target: str = "thing", **marks: bool) -> str:
