@@ -85,7 +85,7 @@ def clients() -> str:
 
     from batos.wire import Client
     from batos.wire.client import Operating
-    from batos.wire.scheduling import Scheduling
+    from batos.wire.schedule_client import Scheduling
 
     parts = []
     for name, method in {**vars(Client), **vars(Operating), **vars(Scheduling)}.items():

@@ -75,12 +75,12 @@ class Schedules:
 
         :raises InvalidInput: if a part of it is not valid.
         """
-        from batos.schedules import timing, wording  # late: see `_alarm`
+        from batos.schedules import grammar, times  # late: see `_alarm`
 
         now, persona = time.time(), self._router.known(request.persona) if request.persona else ""
-        zone = request.zone or timing.local_zone()
-        rule = wording.rule_of(request.when, zone, now)
-        timing.Timing(rule, zone)
+        zone = request.zone or times.local_zone()
+        rule = grammar.rule_of(request.when, zone, now)
+        times.Timing(rule, zone)
         spec = book.ScheduleSpec(
             request.name or "", " ".join(request.when.split()), rule, zone, request.brief, persona, request.missed, request.stop_after or 0
         )
@@ -121,7 +121,7 @@ class Schedules:
 
     def _told(self, held: book.KeptSchedule) -> Reply:
         """Return one schedule, whole."""
-        from batos.schedules.timing import Timing  # late: see `_alarm`
+        from batos.schedules.times import Timing  # late: see `_alarm`
 
         now = time.time()
         told = self._image.read(self._line, held)

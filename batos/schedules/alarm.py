@@ -25,7 +25,7 @@ from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.schedules import book
 from batos.schedules.book import ALL, ORIGIN, PREFIX, SKIP, KeptSchedule, ScheduleChanged, ScheduledRun
-from batos.schedules.timing import Timing
+from batos.schedules.times import Timing
 
 log = structlog.get_logger("batos.schedules")
 LOOK_S = 30.0

@@ -45,7 +45,7 @@ class ScheduleSpec(NamedTuple):
     words: str
     """when it runs, as its user wrote it"""
     rule: str
-    """the same, as `batos.schedules.timing` reads it"""
+    """the same, as `batos.schedules.times` reads it"""
     zone: str
     brief: str
     """may hold `{last}`, the result of the last run that completed, and `{date}`, the day of the run in the zone"""

@@ -30,7 +30,7 @@ from batos.config import MIB
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
 from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
-from batos.wire.scheduling import Scheduling
+from batos.wire.schedule_client import Scheduling
 
 
 class Operating(Scheduling):

@@ -1,6 +1,6 @@
 """The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py and scheduling.py: change those, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py and schedule_client.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
-from batos.wire.scheduling import ScheduleTerms
+from batos.wire.schedule_client import ScheduleTerms
 from batos.wire.sync_connection import SyncConnection
 
 

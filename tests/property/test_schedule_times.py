@@ -10,7 +10,7 @@ import zoneinfo
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from batos.schedules.timing import Timing
+from batos.schedules.times import Timing
 
 ZONES = (
     "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kathmandu", "Africa/Casablanca",

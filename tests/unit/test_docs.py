@@ -17,7 +17,7 @@ from batos import config, errors
 from batos.cli.app import app, register
 from batos.config import former
 from batos.wire.client import Operating
-from batos.wire.scheduling import Scheduling
+from batos.wire.schedule_client import Scheduling
 from batos.wire.schemas import OPS
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from batos.errors import InvalidInput
-from batos.schedules.timing import Timing
-from batos.schedules.wording import rule_of
+from batos.schedules.grammar import rule_of
+from batos.schedules.times import Timing
 
 BERLIN = "Europe/Berlin"
 NOW = datetime.datetime(2026, 11, 27, 12, 30, tzinfo=datetime.UTC).timestamp()  # a Friday

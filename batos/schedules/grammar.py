@@ -1,4 +1,4 @@
-"""Wording of a schedule: what a user writes about when it runs, as a rule (`batos.schedules.timing`).
+"""Grammar of schedules: what a user writes about when it runs, as a rule (`batos.schedules.times`).
 
 `every weekday at 8:00`, `every monday and friday at 9:30`, `on the first of each month at 7`, `every 15 minutes`, `hourly`,
 `tomorrow at 8`, `at 2026-12-01 08:00`, `in 2 hours`, or a cron expression. A word that the grammar does not have is refused, so that
@@ -11,7 +11,7 @@ import datetime
 import re
 
 from batos.errors import InvalidInput
-from batos.schedules.timing import SHORTEST_S, zone_of
+from batos.schedules.times import SHORTEST_S, zone_of
 
 _CHARS = 200
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
