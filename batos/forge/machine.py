@@ -25,7 +25,7 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
-from batos.forge import lessons, method_prompts, operation_pins, trials
+from batos.forge import lessons, method_prompts, operation_pins, tool_prompts, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.reach_questions import check_growth
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
@@ -220,8 +220,8 @@ async def study(cycle: UvmObject) -> str:
         return "SYNTHESIZING"
     cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
-    called, tools = (session.args, dict(session.kwargs)), _tool_lines(cycle, attempt)
-    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, tools)
+    called, told = (session.args, dict(session.kwargs)), await _told_tools(cycle, attempt)
+    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, *told)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
@@ -460,16 +460,20 @@ def _may_use_tools(cycle: UvmObject) -> bool:
     return any(taught_examples.allows_tools(root, obj, selector) for obj in (cycle.target, cycle.holder, *_kin(cycle)))
 
 
-def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
+async def _told_tools(cycle: UvmObject, attempt: Attempt) -> tuple[Sequence[str], str]:
+    """Return the tools that the method may use, and what holds for all of them; nothing where it may use none."""
     if not session_of(cycle).tools:
-        return ()
-    words = f"{cycle.selector} {cycle.intent}"
-    if connections.is_connection(_root(cycle), cycle.target):
-        held = connections.pinned(cycle.target)
-        offered = {name for name, _ in attempt.tools.offers()}
-        own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in offered]
-        return method_prompts.operation_lines(held.spec.name, own, words, attempt.settings.tools.offered)
-    return method_prompts.tool_lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
+        return (), ""
+    offers, most, purpose = attempt.tools.offers(), attempt.settings.tools.offered, f"{cycle.selector} {cycle.intent}"
+    if not connections.is_connection(_root(cycle), cycle.target):
+        return tool_prompts.tool_lines(offers, purpose, most), tool_prompts.head(tool for _, tool in offers)
+    held = connections.pinned(cycle.target)
+    callable_ = {name for name, _ in offers}
+    own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in callable_]
+    own = await tool_prompts.ranked(held.spec.name, own, purpose, most)
+    limits = SynthesisLimits.of(attempt.settings)
+    room = limits.chars // 2 if cycle.expert else limits.tool_chars
+    return tool_prompts.operation_lines(held.spec.name, own, room), tool_prompts.head(own)
 
 
 def _own_words(cycle: UvmObject) -> str:
