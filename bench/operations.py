@@ -8,6 +8,9 @@ the 8 that are offered. Names of path parameters do not count. Tasks of even num
 at them; those of odd numbers are `held`. `words` is the same without an embedder. `unknown`: tasks that name an operation which the
 document does not have; they count as missed.
 
+`told` is the same for the prompt in which a method of the connection is asked for: all operations of the known solution stand in it, of
+those that have room (`SynthesisLimits.tool_chars`); words alone choose them.
+
 `prompt`: tokens of one line each for all operations of a document, at 4 characters a token (`chars`) and by the embedded model's own
 tokenizer (`tokens`). `answer_s`: median seconds from a document at a URL to the answer of a reading operation, without a model: the
 document is fetched, read, checked and pinned in an image, a call is checked, sent and answered (over loopback). `documents`, with
@@ -45,6 +48,8 @@ from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
 from batos.config import load
 from batos.errors import InvalidInput
+from batos.forge import tool_prompts
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.mind.text_likeness import TextLikeness
@@ -103,6 +108,17 @@ async def recall(held: Catalogue, likeness: TextLikeness | None, missed: list[st
             missed.append(f"{task.text}: lacks {sorted(task.gold - offers)}; offered {sorted(offers)}")
     of = {half: sum(task.half == half for task in held.tasks) for half in HALVES}
     return {half: f"{found[half]} of {of[half]}" for half in HALVES}
+
+
+async def told(name: str, held: Catalogue) -> dict[str, str]:
+    """Tasks all of whose operations stand in the prompt for a method of the connection, by half."""
+    found, limits = dict.fromkeys(HALVES, 0), SynthesisLimits()
+    for task in held.tasks:
+        tools = await tool_prompts.ranked(name, [offer.tool for offer in held.offers], task.text, OFFERED)
+        lines = tool_prompts.operation_lines(name, tools, OFFERED, limits.tool_chars)
+        shown = {tool.name for tool in tools[: len(lines)]}
+        found[task.half] += task.gold <= held.operations([offer for offer in held.offers if offer.tool.name in shown])
+    return {half: f"{found[half]} of {sum(task.half == half for task in held.tasks)}" for half in HALVES}
 
 
 async def prompt(held: Catalogue, host: str, model: str) -> dict[str, int]:
@@ -209,6 +225,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
             figures[name] = {
                 "recall": await recall(held, likeness, missed),
                 "words": await recall(held, None, []),
+                "told": await told(name, held),
                 "unknown": sum(not task.gold <= unknown for task in held.tasks),
                 "prompt": await prompt(held, host, profile.base),
             }

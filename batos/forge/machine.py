@@ -473,7 +473,7 @@ async def _told_tools(cycle: UvmObject, attempt: Attempt) -> tuple[Sequence[str]
     own = await tool_prompts.ranked(held.spec.name, own, purpose, most)
     limits = SynthesisLimits.of(attempt.settings)
     room = limits.chars // 2 if cycle.expert else limits.tool_chars
-    return tool_prompts.operation_lines(held.spec.name, own, room), tool_prompts.head(own)
+    return tool_prompts.operation_lines(held.spec.name, own, most, room), tool_prompts.head(own)
 
 
 def _own_words(cycle: UvmObject) -> str:

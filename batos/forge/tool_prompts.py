@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from batos.image.effects import READS
 from batos.mind.tool_choice import ToolOffer, offered
@@ -25,9 +24,10 @@ _ACTING = (
     "One marked `acts` changes something outside: in a loop it is called only where a literal bounds the rounds, as in "
     "`for one in found[:50]` or `for _ in range(20)`; never in a while loop or in an inner function."
 )
-RANKED = 24
-"""Greatest number of operations that are compared with the message."""
-_ANSWER_CHARS, _ARGUMENT_CHARS, _ABOUT_CHARS, _MEANING_CHARS = 500, 80, 200, 120
+_ARGUMENTS = 12  # greatest number of arguments of which also the optional ones are shown
+RANKED = 64
+"""Greatest number of operations in a prompt."""
+_ANSWER_CHARS, _LEAST_CHARS, _SENTENCE_CHARS, _ARGUMENT_CHARS, _ABOUT_CHARS, _MEANING_CHARS = 500, 120, 80, 80, 200, 160
 
 
 def head(tools: Iterable[ToolDefinition]) -> str:
@@ -56,61 +56,68 @@ async def ranked(connection: str, tools: Sequence[ToolDefinition], purpose: str,
     return list(found.values())
 
 
-def operation_lines(connection: str, tools: Sequence[ToolDefinition], chars: int) -> tuple[str, ...]:
-    """Return a connection's own operations as the prompt of one of its methods shows them, in at most `chars` characters: a line of each,
-    and as many as have room whole.
+def operation_lines(connection: str, tools: Sequence[ToolDefinition], most: int, chars: int) -> tuple[str, ...]:
+    """Return a connection's own operations as the prompt of one of its methods shows them, in at most `chars` characters: how each is
+    called; of as many as have room, the first `most` at least in few words, what they answer and do, and then what their arguments mean.
 
     :param tools: in the order of their weight.
     """
     lines: list[str] = []
     left = chars
-    for line in (_line(connection, tool) for tool in tools):
-        if len(line) < left:
-            lines.append(line)
-            left -= len(line) + 1
-    for at, tool in enumerate(tools[: len(lines)]):
-        whole = _whole(connection, tool)
-        if len(whole) - len(lines[at]) <= left:
-            left -= len(whole) - len(lines[at])
-            lines[at] = whole
+    for tool in tools:
+        line = _called(connection, tool) + _mark(tool)
+        if len(line) >= left:
+            break
+        lines.append(line)
+        left -= len(line) + 1
+    answer = min(_ANSWER_CHARS, max(_LEAST_CHARS, left // max(1, most) - _SENTENCE_CHARS))
+    for whole in (False, True):
+        for at, tool in enumerate(tools[: len(lines)]):
+            line = _called(connection, tool) + _answer(tool, answer) + _mark(tool) + (_meaning(tool) if whole else _purpose(tool))
+            if len(line) - len(lines[at]) > left:
+                break
+            left -= len(line) - len(lines[at])
+            lines[at] = line
     return tuple(lines)
 
 
-def _whole(connection: str, tool: ToolDefinition) -> str:
-    given: Mapping[str, Any] = tool.parameters.get("properties") or {}
+def _meaning(tool: ToolDefinition) -> str:
+    """Return what a tool does and what its arguments mean, on a line of their own."""
     meanings = [
         f"{identifier(name)}: {_cut(schema['description'], _MEANING_CHARS)}"
-        for name, schema in given.items()
+        for name, schema in (tool.parameters.get("properties") or {}).items()
         if isinstance(schema, Mapping) and isinstance(schema.get("description"), str)
     ]
     about = " ".join([_cut(tool.description, _ABOUT_CHARS), *meanings]).strip()
-    return _call(connection, tool) + (f"\n    {about}" if about else "")
+    return f"\n    {about}" if about else ""
 
 
-def _line(connection: str, tool: ToolDefinition) -> str:
+def _purpose(tool: ToolDefinition) -> str:
     told = tool.line().partition("): ")[2]
-    return _call(connection, tool) + (f": {told}" if told else "")
+    return f": {told}" if told else ""
 
 
-def _call(connection: str, tool: ToolDefinition) -> str:
-    required = set(tool.parameters.get("required") or ())
+def _called(connection: str, tool: ToolDefinition) -> str:
+    schemas, required = tool.parameters.get("properties") or {}, set(tool.parameters.get("required") or ())
     given = [
         f"{identifier(name)}{'' if name in required else '?'}: {doubles.shape(schema, _ARGUMENT_CHARS) or 'any'}"
-        for name, schema in (tool.parameters.get("properties") or {}).items()
+        for name, schema in schemas.items()
+        if name in required or len(schemas) <= _ARGUMENTS
     ]
-    return f"self.tools.{identifier(connection)}.{identifier(tool.name)}({', '.join(given)}){_answer(tool)}{_mark(tool)}"
+    given += ["…"] if len(given) < len(schemas) else []
+    return f"self.tools.{identifier(connection)}.{identifier(tool.name)}({', '.join(given)})"
 
 
 def _mark(tool: ToolDefinition) -> str:
     return "" if tool.kind == READS else " (acts)"
 
 
-def _answer(tool: ToolDefinition) -> str:
+def _answer(tool: ToolDefinition, chars: int) -> str:
     parts = (tool.result or {}).get("properties")
     if not isinstance(parts, Mapping) or not {"status", "body"} <= parts.keys():
-        shape = doubles.shape(tool.result, _ANSWER_CHARS)
+        shape = doubles.shape(tool.result, chars)
         return f" -> {shape}" if shape else ""
-    return f' -> {{"body": {doubles.shape(parts["body"], _ANSWER_CHARS) or "any"}, …}}'  # of an HTTP answer the rest tells a method nothing
+    return f' -> {{"body": {doubles.shape(parts["body"], chars) or "any"}, …}}'  # of an HTTP answer the rest tells a method nothing
 
 
 def _cut(text: str, chars: int) -> str:

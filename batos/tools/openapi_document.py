@@ -21,6 +21,7 @@ from batos.errors import InvalidInput
 from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
 from batos.tools import openapi_security
 from batos.tools.definitions import ToolDefinition
+from batos.tools.yaml_depth import check_depth
 
 DOCUMENT_BYTES = 32 << 20
 """Greatest size of a document."""
@@ -43,6 +44,7 @@ _PLAIN = (
 _CHOICES = ("anyOf", "oneOf")
 _HOPS = 32
 _DESCRIPTION_CHARS = 200
+_SPACED = 8  # characters that are read for each one that is kept: a text may be mebibytes long
 _ENUM = 200
 _VALUE_NODES = 5000
 _HIDDEN = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
@@ -166,6 +168,7 @@ def _yaml(data: bytes) -> Any:
         yaml = importlib.import_module("yaml")
     except ImportError:
         raise InvalidInput("YAML is not read, for PyYAML is missing; give the document as JSON") from None
+    check_depth(data)
     try:
         found = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as e:
@@ -536,7 +539,7 @@ def _said(operation: Mapping[str, Any]) -> str:
 def _words(said: Any, most: int) -> str:
     if not isinstance(said, str):
         return ""
-    text = " ".join(_HIDDEN.sub(" ", said).split())
+    text = " ".join(_HIDDEN.sub(" ", said[: _SPACED * most]).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
