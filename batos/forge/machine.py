@@ -25,7 +25,7 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
-from batos.forge import lessons, method_prompts, operation_pins, tool_prompts, trials
+from batos.forge import lessons, method_prompts, operation_pins, tool_prompts, tool_readings, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.reach_questions import check_growth
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
@@ -221,7 +221,8 @@ async def study(cycle: UvmObject) -> str:
     cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     called, told = (session.args, dict(session.kwargs)), await _told_tools(cycle, attempt)
-    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, *told)
+    obj = tool_readings.stand_in(cycle.target, session.readings) if session.readings else cycle.target
+    wanted = method_prompts.WantedMethod(obj, cycle.selector, *called, cycle.intent, session.taught, *told)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
@@ -252,7 +253,7 @@ async def write(cycle: UvmObject) -> str:
             cycle.written_by = _without_model(session, last)
             return "SYNTHESIZING"
         source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the draft of the model
-        raise _refused(cycle, source, reasons, await search.open_question())
+        raise _refused(cycle, source, reasons, None if session.readings else await search.open_question())
     reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, session, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
     cycle.draws += 1
@@ -283,7 +284,7 @@ async def try_out(cycle: UvmObject) -> str:
     if not reasons and cycle.written_by != "rule" and (whole := await search.add_edge_case(source)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
-    if not reasons and cycle.written_by != "rule" and not session.candidates:
+    if not reasons and cycle.written_by != "rule" and not session.candidates and not session.readings:  # nobody can say what it reads
         cycle.open = await search.ambiguity(source, did)
     if not reasons:
         cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries
@@ -303,7 +304,8 @@ async def try_out(cycle: UvmObject) -> str:
 @Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
-    attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
+    attempt, session = current(), session_of(cycle)
+    source = tool_readings.with_calls(cycle._tmp_synthesis_, session.readings)
     verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools)
     verdict.check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
@@ -398,6 +400,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 
     :param question: the call that the examples leave open.
     """
+    source = tool_readings.with_calls(source, session_of(cycle).readings)
     verdict = current().making.methods.audit(source, cycle.selector, tools=session_of(cycle).tools)
     if not verdict.accepted:
         try:
@@ -422,10 +425,15 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     session = session_of(cycle)
+    draft, source = source, tool_readings.with_calls(source, session.readings)
     verdict = methods.audit(source, selector, tools=session.tools)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
-    if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
+    if session.readings and not operation_pins.pins_of(_root(cycle), source):  # what it answers was so once, and may be otherwise now
+        return ["it uses nothing that the connection answers"], ""
+    if written := {one.slot for one in session.readings} & set(verdict.contract["writes"]):
+        return [f"{', '.join(sorted(written))} is what the connection answers, which a method cannot change"], ""
+    if fault := answer_checks.fault_of_method_texts(draft, _own_words(cycle)):
         return [fault], ""
     cases = [(cycle.target, one) for one in trials.cases(session.args, dict(session.kwargs), session.taught, session.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trials.of_examples(taught_examples.examples_of(_root(cycle), obj, selector)[0])]
@@ -471,6 +479,11 @@ async def _told_tools(cycle: UvmObject, attempt: Attempt) -> tuple[Sequence[str]
     callable_ = {name for name, _ in offers}
     own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in callable_]
     own = await tool_prompts.ranked(held.spec.name, own, purpose, most)
+    if cycle.expert:
+        session = session_of(cycle)
+        session.readings = await tool_readings.readings(held.spec.name, own, cycle.target, attempt, attempt.making.methods)
+        if session.readings:  # it knows nothing of tools, and much of slots
+            return (), ""
     limits = SynthesisLimits.of(attempt.settings)
     room = limits.chars // 2 if cycle.expert else limits.tool_chars
     return tool_prompts.operation_lines(held.spec.name, own, most, room), tool_prompts.head(own)

@@ -45,6 +45,8 @@ class Outcome(NamedTuple):
     case: Case
     reason: str
     did: str = ""
+    doubled: bool = False
+    """True if a double answered in the place of a tool."""
 
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
@@ -111,7 +113,7 @@ async def run(
             "" if case.expected is None or entered.trial.doubled else _difference(case, case.expected, method.selector, value, receiver)
         )
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
-        return Outcome(case, reason, repr((history.uncut(value), left)))
+        return Outcome(case, reason, repr((history.uncut(value), left)), entered.trial.doubled)
 
 
 def _is_fault_of_form(error: Exception, source: str) -> bool:

@@ -1,6 +1,4 @@
-"""How deep a text of YAML may be nested: its parser, which is written in C, takes stack for each level, and ends the process where there is
-no more.
-"""
+"""Bound of the depth of YAML: its parser, which is written in C, takes stack for each level, and ends the process where there is no more."""
 
 from __future__ import annotations
 
