@@ -133,22 +133,22 @@ class ToolCatalogue:
 
     def _shared(self, at: int, known: Mapping[str, float], met: Mapping[str, float]) -> float:
         words, answers = self._facts[at].words, self._facts[at].answers
-        whole = sum(known.values())
-        gain = sum(
+        whole = math.fsum(known.values())
+        gain = math.fsum(
             rare * max(words.get(stem, 0.0), _ANSWERED * answers.get(stem, 0.0)) * met.get(stem, 1.0) for stem, rare in known.items()
         )
         return gain / (whole * _SHORT) ** 0.5 if whole else 0.0
 
     def _path_share(self, at: int, said: frozenset[str], met: Collection[str]) -> float:
         path = self._facts[at].path_words
-        whole = sum(self._rarity[stem] for stem in path)
-        return sum(self._rarity[stem] * (_AGAIN if stem in met else 1.0) for stem in path & said) / whole if whole else 0.0
+        whole = math.fsum(self._rarity[stem] for stem in path)
+        return math.fsum(self._rarity[stem] * (_AGAIN if stem in met else 1.0) for stem in path & said) / whole if whole else 0.0
 
     def _common(self, at: int, other: int) -> float:
         """Return the share of the words of two tools that both have, by rarity."""
         one, two = self._facts[at].words.keys(), self._facts[other].words.keys()
-        whole = sum(self._rarity[stem] for stem in one | two)
-        return sum(self._rarity[stem] for stem in one & two) / whole if whole else 0.0
+        whole = math.fsum(self._rarity[stem] for stem in one | two)
+        return math.fsum(self._rarity[stem] for stem in one & two) / whole if whole else 0.0
 
     @staticmethod
     def _tells_of_caller(one: ToolFacts) -> bool:

@@ -1,4 +1,4 @@
-"""Bound of the depth of YAML: its parser, which is written in C, takes stack for each level, and ends the process where there is no more."""
+"""Bound of the depth of YAML: its parser, which is written in C, takes stack for each level, and ends the process without more."""
 
 from __future__ import annotations
 
