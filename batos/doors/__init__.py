@@ -2,7 +2,9 @@
 
 server.py         the socket on loopback; the stack behind it is loaded with the first connection
 access.py         Host, Origin and token, before any route
-app.py            routes; missions.py and plain inferences behind them
+app.py            the groups of routes: models.py, chats.py
+routes.py         a group of routes: what it is given, how it is served
+answers.py        from a request to a mission or a plain inference, and to its end
 bodies.py         what a request may hold
 turns.py          turns of a conversation: their keys, ids and briefs
 turn_log.py       which mission answered which turn
