@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 import structlog
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from batos.config import Settings
 from batos.console import changes, inspection, login, missions, tools
-from batos.console.access import Access, Sessions
+from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
 from batos.console.login import Guard
@@ -85,11 +85,16 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 )
 
 
-def application(asker: Asker, settings: Settings, access: Access, sessions: Sessions) -> tuple[ASGIApp, Feed]:
-    """Return the console as an ASGI application, and the feed of its pages."""
+def application(
+    asker: Asker, settings: Settings, access: Access, sessions: Sessions, clients: Sequence[tuple[str, str]] = ()
+) -> tuple[ASGIApp, Feed]:
+    """Return the console as an ASGI application, and the feed of its pages.
+
+    :param clients: chat clients, each with its settings.
+    """
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
-    seat = PageContext(asker, settings, access, sessions, views, feed)
+    seat = PageContext(asker, settings, access, sessions, views, feed, clients)
 
     async def refused(status: int, why: str) -> Response:
         return await (login.login_page(seat, why) if status == 401 else problem(seat, status, why))
@@ -103,7 +108,8 @@ def application(asker: Asker, settings: Settings, access: Access, sessions: Sess
         *(Route(path, _served(seat, page), methods=["POST"]) for path, page in POST.items()),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: of_http}), access, sessions, refused), feed
+    pages = Starlette(routes=routes, exception_handlers={HTTPException: of_http})
+    return Guard(pages, access, sessions, refused, ConsoleLimits.of(settings).request_s), feed
 
 
 def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Response]]:

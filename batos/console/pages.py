@@ -210,6 +210,8 @@ class PageContext:
     sessions: Sessions
     views: Views
     feed: Feed
+    clients: Sequence[tuple[str, str]]
+    """Chat clients, each with its settings; none where the daemon has no interfaces for them."""
 
     async def show(self, template: str, page: str, title: str, status: int = 200, **context: object) -> Response:
         """Return a page.
