@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, inspection, login, missions, tools
+from batos.console import changes, doors, inspection, login, missions, schedules, tools
 from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
@@ -54,6 +54,9 @@ GET: dict[str, Page] = {
     "/changes": changes.overview,
     "/change": changes.change,
     "/tools": tools.overview,
+    "/schedules": schedules.overview,
+    "/schedule": schedules.one,
+    "/doors": doors.overview,
     "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
@@ -68,6 +71,11 @@ POST: dict[str, Page] = {
     "/change": changes.undo_change,
     "/effect": tools.settle,
     "/grant/remove": tools.ungrant,
+    "/schedule/add": schedules.add,
+    "/schedule/pause": schedules.pause,
+    "/schedule/resume": schedules.resume,
+    "/schedule/run": schedules.run,
+    "/schedule/remove": schedules.remove,
     "/login": login.enter,
     "/logout": login.leave,
     "/logout/all": login.leave_all,
