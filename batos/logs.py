@@ -6,9 +6,25 @@ import logging
 import sys
 from typing import Any, TextIO, cast
 
-import structlog
 
-from batos.errors import BatosError
+def _without_rich() -> None:
+    """Import structlog for the first time without rich, which it draws tracebacks with. Our lines name an exception and draw none; rich
+    and what it imports would stay in the daemon's memory (4 MB). Whoever imports rich later gets it.
+    """
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the import system then says that there is none
+    try:
+        import structlog  # noqa: F401
+    finally:
+        del sys.modules["rich"]
+
+
+_without_rich()
+
+import structlog  # noqa: E402
+
+from batos.errors import BatosError  # noqa: E402
 
 
 class _Tolerant:
