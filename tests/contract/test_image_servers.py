@@ -168,18 +168,18 @@ def _first_end(children: list[subprocess.Popen[str]]) -> str:
 # --- a server that goes away
 
 
-async def test_a_commit_that_meets_a_restart_is_in_the_image_once(postgres: Postgres) -> None:  # noqa: F811
-    image = await LivingImage.open(postgres.image())
+async def test_a_commit_that_meets_a_restart_is_in_the_image_once(at: Postgres | Zeo) -> None:
+    image = await LivingImage.open(at.image())
     try:
         assert await image.system(count) == 1
         for how in ("fast", "immediate"):
             before = image.read(lambda root: root["counter"])
-            await asyncio.to_thread(postgres.stop, how)
+            await asyncio.to_thread(at.stop, how)
             waiting = [asyncio.create_task(image.system(count)) for _ in range(5)]
             while not image.committer.trouble:
                 await asyncio.sleep(0)
             assert "cannot be reached" in image.committer.trouble
-            await asyncio.to_thread(postgres.start)
+            await asyncio.to_thread(at.start)
             found = await asyncio.wait_for(asyncio.gather(*waiting), WAIT_S)
             assert sorted(found) == [before + n for n in range(1, 6)]
             assert image.read(lambda root: root["counter"]) == before + 5

@@ -81,14 +81,14 @@ class Zeo:
         command = [sys.executable, "-m", "ZEO.runzeo", "-C", str(self._folder / "zeo.conf")]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
-    def stop(self) -> None:
-        """Stop it."""
-        self._process.terminate()
+    def stop(self, how: str = "fast") -> None:
+        """Stop it; `immediate` is as a crash."""
+        self._process.kill() if how == "immediate" else self._process.terminate()
         self._process.wait()
 
     def image(self) -> str:
         """The address of a new, empty storage."""
-        return f"zeo://{self._folder}/socket?wait_timeout=60&storage=s{next(self._next)}"
+        return f"zeo://{self._folder}/socket?wait_timeout=5&storage=s{next(self._next)}"
 
 
 @pytest.fixture(scope="module")
