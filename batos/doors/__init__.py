@@ -2,7 +2,7 @@
 
 server.py         the socket on loopback; the stack behind it is loaded with the first connection
 access.py         Host, Origin and token, before any route
-app.py            the groups of routes: models.py, chats.py
+app.py            the groups of routes: models.py, chats.py, embeddings.py
 routes.py         a group of routes: what it is given, how it is served
 answers.py        from a request to a mission or a plain inference, and to its end
 bodies.py         what a request may hold

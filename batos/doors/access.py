@@ -42,6 +42,8 @@ class DoorLimits(Limits):
     """Largest request in bytes."""
     messages: int = limit(2000, ge=1, le=100_000)
     """Most messages of one conversation."""
+    texts: int = limit(2048, ge=1, le=100_000)
+    """Most texts that one request embeds."""
     depth: int = limit(64, ge=8, le=500)
     """Deepest nesting of a request's JSON."""
     conversation_chars: int = limit(16_000, ge=100, le=1_000_000)

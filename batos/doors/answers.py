@@ -17,7 +17,7 @@ from batos.concurrency import cancel_and_wait
 from batos.doors import forms
 from batos.doors.bodies import content_digest
 from batos.doors.missions import Answered, AnswerPart
-from batos.doors.models import PLAIN, persona_of
+from batos.doors.models import ModelNames
 from batos.doors.routes import INTERNAL, DoorServices, refusal
 from batos.doors.turns import ChatTurn, ChatWords, PlainReply, is_chore
 from batos.errors import BatosError, Busy, InvalidInput
@@ -72,28 +72,30 @@ class Answers:
 
     def __init__(self, services: DoorServices) -> None:
         self._missions, self._plain, self._limits = services.missions, services.plain, services.limits
+        self._names = ModelNames(services)
 
     async def begun(self, asked: AskedAnswer) -> PendingAnswer:
         """Begin the answer to a request: its mission is accepted, or its inference asked for, when this returns."""
         words = asked.words
         if not words or words[-1].role not in ("user", "tool"):
             raise InvalidInput("messages: the last one is the user's; there is nothing to answer")
-        persona = persona_of(asked.model)
-        if persona == PLAIN or is_chore(words, _task_of(asked), asked.streams):
-            return self._plainly(asked)
+        chosen = await self._names.chosen(asked.model)
+        if chosen.plain or is_chore(words, _task_of(asked), asked.streams):
+            return self._plainly(asked, chosen.expert)
         if not words[-1].text.strip():
             raise InvalidInput("messages: the last one has no text; say what is wanted")
-        following = await self._missions.accept(_turn_of(asked, persona))
+        following = await self._missions.accept(_turn_of(asked, chosen.persona))
         headers = {"X-Batos-Mission": following.mission}
         return PendingAnswer(following.mission, self._missions.parts(following), lambda: self._missions.leave(following), headers)
 
-    def _plainly(self, asked: AskedAnswer) -> PendingAnswer:
+    def _plainly(self, asked: AskedAnswer, expert: str | None) -> PendingAnswer:
         parts: asyncio.Queue[AnswerPart | Answered] = asyncio.Queue()
 
         async def ask() -> None:
             try:
                 reply = await self._plain.chat(
                     asked.words,
+                    model=expert,
                     schema=asked.schema,
                     options=asked.options,
                     deadline_s=self._limits.plain_s,

@@ -22,44 +22,46 @@ _NAME_CHARS = 512
 Model = Annotated[str, Field(min_length=1, max_length=_NAME_CHARS)]
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
+    """Body of a request, or a part of one. Fields that it does not name are passed over."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _ImageUrl(_Body):
+class _ImageUrl(Body):
     url: str
 
 
-class _Part(_Body):
+class _Part(Body):
     type: str = "text"
     text: str | None = None
     image_url: _ImageUrl | str | None = None
 
 
-class _Message(_Body):
+class _Message(Body):
     role: str
     content: str | list[_Part] | None = None
     images: list[str] | None = None  # Ollama's: each in base64
 
 
-class _StreamOptions(_Body):
+class _StreamOptions(Body):
     include_usage: bool | None = None
 
 
-class _JsonSchema(_Body):
+class _JsonSchema(Body):
     name: str = ""
     form: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class _ResponseFormat(_Body):
+class _ResponseFormat(Body):
     type: str
     json_schema: _JsonSchema | None = None
 
 
-B = TypeVar("B", bound=_Body)
+B = TypeVar("B", bound=Body)
 
 
-class CompletionBody(_Body):
+class CompletionBody(Body):
     """Body of `/v1/chat/completions`."""
 
     model: Model
@@ -100,7 +102,7 @@ class CompletionBody(_Body):
         return {name: value for name, value in given.items() if value is not None}
 
 
-class OllamaBody(_Body):
+class OllamaBody(Body):
     """Body of `/api/chat`, and of `/api/generate`, which has a `prompt` in the place of `messages`."""
 
     model: Model
@@ -128,7 +130,7 @@ class OllamaBody(_Body):
         return {**fit, "stop": stops} if isinstance(stops, list) and stops and all(isinstance(one, str) for one in stops) else fit
 
 
-class ShowBody(_Body):
+class ShowBody(Body):
     """Body of `/api/show`."""
 
     model: str = ""

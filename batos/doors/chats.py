@@ -21,7 +21,7 @@ from batos.errors import Busy
 
 class _Chats:
     def __init__(self, services: DoorServices) -> None:
-        self._answers, self._names, self._limits = Answers(services), ModelNames(services.asker), services.limits
+        self._answers, self._names, self._limits = Answers(services), ModelNames(services), services.limits
 
     def routes(self) -> Iterator[BaseRoute]:
         yield route("/v1/chat/completions", self.completions, "POST")

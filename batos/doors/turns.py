@@ -44,13 +44,33 @@ class PlainReply(NamedTuple):
     thinking: str = ""
 
 
+class EmbeddedReply(NamedTuple):
+    """Vectors of texts, in order, and the tokens that were read for them."""
+
+    vectors: Sequence[Sequence[float]]
+    tokens: int
+
+
 class PlainModel(Protocol):
-    """The model that the daemon's personas are made of, asked directly."""
+    """The models of the daemon, asked directly: the one that its personas are made of, its experts, its embedder."""
+
+    @property
+    def embedder(self) -> str:
+        """Return the name of the model that embeds."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, deadline_s: float) -> EmbeddedReply:
+        """Embed texts; one that is longer than the model reads gets the mean of its parts.
+
+        :raises InferenceFailed: with its cause.
+        """
+        ...
 
     async def chat(
         self,
         words: Sequence[ChatWords],
         *,
+        model: str | None = None,
         schema: dict[str, Any] | None,
         options: Mapping[str, Any],
         deadline_s: float,
@@ -58,6 +78,7 @@ class PlainModel(Protocol):
     ) -> PlainReply:
         """Answer a conversation whose last message is the user's; `on_text` gets each piece as it is written.
 
+        :param model: an expert; None: the model that the personas are made of.
         :param options: of Ollama's names: `temperature`, `seed`, `top_p`, `num_predict`, `stop`.
         :raises InferenceFailed: with its cause.
         """

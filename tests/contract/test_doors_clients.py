@@ -56,6 +56,8 @@ def test_openai_python(place: Place) -> None:
     assert "SYNTHESIZING" in told["thought"]
     assert told["live"] == ANSWER
     assert told["usage"] == told["tokens"] > 0
+    assert told["vectors"][0] == told["vectors"][1] > 1
+    assert (told["embed_tokens"], told["packed"] < 1e-6) == (2, True), "base64, which the client asks for by itself, is the same vector"
     assert json.loads(told["value"]) == {"tea": "mint"}
     assert (told["missing"], told["stranger"]) == ([404, "model_not_found"], [401, "invalid_api_key"])
     rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
@@ -69,6 +71,8 @@ def test_ollama_python(place: Place) -> None:
     assert told["loaded"] == told["in_path"] == len(told["models"])
     assert {"completion", "tools"} <= set(told["capabilities"])
     assert told["whole"] == told["streamed"] == told["generated"] == ANSWER
+    assert told["vectors"] == [told["embedding"]] * 2
+    assert told["embed_tokens"] == 2
     assert (told["done"], told["missing"], told["stranger"]) == ("stop", 404, 401)
 
 

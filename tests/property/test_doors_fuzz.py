@@ -26,6 +26,7 @@ from tests.support.missions import FakeInference
 ROUTES = (
     ("GET", "/"), ("GET", "/v1/models"), ("GET", "/v1/models/batos"), ("POST", "/v1/chat/completions"), ("GET", "/api/version"),
     ("GET", "/api/tags"), ("GET", "/api/ps"), ("POST", "/api/show"), ("POST", "/api/chat"), ("POST", "/api/generate"),
+    ("POST", "/v1/embeddings"), ("POST", "/api/embed"), ("POST", "/api/embeddings"),
     ("GET", "/nothing"), ("DELETE", "/v1/models"),
 )  # fmt: skip
 values = st.recursive(
@@ -44,9 +45,10 @@ messages = st.fixed_dictionaries(
 bodies = st.fixed_dictionaries(
     {},
     optional={
-        "model": st.sampled_from(["batos", "batos:robin", "batos:plain", "batos:nobody", "gpt"]) | values,
+        "model": st.sampled_from(["batos", "batos:robin", "batos:plain", "batos:nobody", "gpt", "minilm:embedded"]) | values,
         "messages": st.lists(messages | values, max_size=3) | values,
-        "prompt": values, "name": values, "stream": st.booleans() | values, "stream_options": values, "response_format": values,
+        "prompt": values, "input": st.lists(st.text(max_size=9) | values, max_size=2) | st.text(max_size=9) | values, "dimensions": values,
+        "encoding_format": values, "name": values, "stream": st.booleans() | values, "stream_options": values, "response_format": values,
         "format": values, "options": values, "n": values, "think": values, "metadata": values, "temperature": values, "stop": values,
     },
 )  # fmt: skip
@@ -67,8 +69,10 @@ class Served:
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         self._life = contextlib.AsyncExitStack()
+        inference = FakeInference()
+        inference.embedder = lambda text: [float(len(text)), 1.0]
         self.kernel: Kernel = self.run(
-            self._life.enter_async_context(kernel_with_doors(folder, FakeInference(), limits=(DoorLimits(body_bytes=2048, messages=8),)))
+            self._life.enter_async_context(kernel_with_doors(folder, inference, limits=(DoorLimits(body_bytes=2048, messages=8),)))
         )
         assert self.kernel.doors is not None
         self.client = httpx.Client(

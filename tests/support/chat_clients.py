@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 QUESTION = "Which tea shall I drink in the evening?"
+EMBEDDER = "minilm:embedded"
 
 
 def through_openai(address: str, token: str) -> dict[str, Any]:
@@ -41,6 +42,10 @@ def through_openai(address: str, token: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {"tea": {"type": "string"}}, "required": ["tea"], "additionalProperties": False}
     form: Any = {"type": "json_schema", "json_schema": {"name": "tea", "strict": True, "schema": schema}}
     told["value"] = client.chat.completions.create(model="batos", messages=messages, response_format=form).choices[0].message.content
+    vectors = client.embeddings.create(model=EMBEDDER, input=["tea", "coffee"])
+    plain = client.embeddings.create(model=EMBEDDER, input="tea", encoding_format="float")
+    told |= {"vectors": [len(one.embedding) for one in vectors.data], "embed_tokens": vectors.usage.prompt_tokens}
+    told["packed"] = max(abs(a - b) for a, b in zip(vectors.data[0].embedding, plain.data[0].embedding, strict=True))
     try:
         client.chat.completions.create(model="gpt-9", messages=messages)
     except openai.NotFoundError as e:
@@ -66,6 +71,9 @@ def through_ollama(address: str, token: str) -> dict[str, Any]:
     told["thought"] = "".join(part.message.thinking or "" for part in parts)
     told["done"] = parts[-1].done_reason
     told["generated"] = client.generate("batos", QUESTION).response
+    embedded = client.embed(EMBEDDER, ["tea", "coffee"])
+    told |= {"vectors": [len(one) for one in embedded.embeddings], "embed_tokens": embedded.prompt_eval_count}
+    told["embedding"] = len(client.embeddings(EMBEDDER, "tea").embedding)
     try:
         client.chat("llama9", messages)
     except ollama.ResponseError as e:
