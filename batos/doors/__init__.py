@@ -9,6 +9,7 @@ bodies.py         what a request may hold
 turns.py          turns of a conversation: their keys, ids and briefs
 turn_log.py       which mission answered which turn
 missions.py       a turn as a mission: submitted, answered or found again, and followed
+answer_text.py    the text of an answer, put together from a mission's events
 forms.py          answers and errors, as OpenAI and Ollama have them
 
 A turn of a chat is a mission. The doors ask the dispatcher as any client does and have no rights of their own.

@@ -50,6 +50,8 @@ class DoorLimits(Limits):
     """Most characters of a conversation that a brief repeats, where the missions that answered it are not known."""
     repeat_s: float = limit(600.0, ge=0, le=7 * 86400)
     """Seconds in which the same request without an id of its own counts as the same turn, sent again."""
+    follow_s: float = limit(60.0, ge=0, le=3600)
+    """Seconds that a turn waits for the mission of the turn before, where that still runs."""
     beat_s: float = limit(10.0, ge=0.05, le=600)
     """Seconds of silence after which a stream shows that it goes on."""
     events: int = limit(10_000, ge=10, le=1_000_000)

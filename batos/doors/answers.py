@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from batos.concurrency import cancel_and_wait
 from batos.doors import forms
+from batos.doors.answer_text import Answered, AnswerPart
 from batos.doors.bodies import content_digest
-from batos.doors.missions import Answered, AnswerPart
 from batos.doors.models import ModelNames
 from batos.doors.routes import INTERNAL, DoorServices, refusal
-from batos.doors.turns import ChatTurn, ChatWords, PlainReply, is_chore
+from batos.doors.turns import ChatTurn, ChatWords, EarlierTurn, PlainReply, is_chore
 from batos.errors import BatosError, Busy, InvalidInput
 
 log = structlog.get_logger("batos.doors")
@@ -65,6 +65,8 @@ class AskedAnswer:
     options: dict[str, Any]
     task: str
     streams: bool
+    follows: EarlierTurn | None = None
+    """the turn before, where the client names it"""
 
 
 class Answers:
@@ -142,7 +144,9 @@ def _turn_of(asked: AskedAnswer, persona: str | None) -> ChatTurn:
         name = f"message {headers.get('x-openwebui-chat-id', '')} {message}"
     system = "\n\n".join(one.text for one in asked.words if one.role == "system")
     said = [one for one in asked.words if one.role != "system"]
-    return ChatTurn(said[-1], tuple(said[:-1]), system, persona, asked.schema, name, content_digest(asked.fields))
+    fresh = headers.get("x-stainless-retry-count") == "0"  # OpenAI's libraries say with each request how often they sent it before
+    digest = content_digest(asked.fields)
+    return ChatTurn(said[-1], tuple(said[:-1]), system, persona, asked.schema, name, digest, asked.follows, fresh)
 
 
 def _answered(reply: PlainReply) -> Answered:

@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from batos.doors import forms
+from batos.doors.answer_text import AnswerPart
 from batos.doors.answers import GONE, Answers, AnswerStream, AskedAnswer, Parts, failure, whole_answer
 from batos.doors.bodies import CompletionBody, OllamaBody, body_of, checked_body, conversation_of
-from batos.doors.missions import AnswerPart
 from batos.doors.models import ModelNames
 from batos.doors.routes import DoorServices, route
 from batos.doors.turns import ChatWords

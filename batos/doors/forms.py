@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from starlette.responses import JSONResponse
 
-from batos.doors.missions import Answered
+from batos.doors.answer_text import Answered
 from batos.errors import (
     BatosError,
     Busy,

@@ -85,6 +85,14 @@ class PlainModel(Protocol):
         ...
 
 
+class EarlierTurn(NamedTuple):
+    """A turn by the mission that answered it."""
+
+    mission: str
+    answers: int = 0
+    """number of the mission's question that the turn answered; 0: none"""
+
+
 class ChatTurn(NamedTuple):
     """Turn of a conversation: the user's last message, and what was said before it."""
 
@@ -98,6 +106,10 @@ class ChatTurn(NamedTuple):
     """the client's own name of the turn; "" if it has none"""
     content: str
     """digest of the request; the same request has the same"""
+    follows: EarlierTurn | None = None
+    """the turn before, where the client names it; None: the conversation says it"""
+    fresh: bool = False
+    """True: the client says that it does not send the request again"""
 
     @property
     def said(self) -> tuple[ChatWords, ...]:
@@ -156,7 +168,7 @@ def is_chore(words: Sequence[ChatWords], task: str, streams: bool) -> bool:
 def brief_of(turn: ChatTurn, *, alone: bool, chars: int) -> str:
     """Return the brief of a turn's mission.
 
-    :param alone: False for one that follows the mission which answered the turn before.
+    :param alone: False for one that follows the mission which answered the turn before, and has nothing else to say than its last words.
     :param chars: most characters of the conversation before.
     """
     if not alone:
