@@ -37,6 +37,9 @@ class PendingAnswer:
     parts: Parts
     leave: Callable[[], object]
     headers: Mapping[str, str]
+    """names the mission; empty for a plain inference"""
+    answers: int = 0
+    """number of the mission's question that the turn answers; 0: none"""
 
 
 class AnswerStream(StreamingResponse):
@@ -83,12 +86,15 @@ class Answers:
             raise InvalidInput("messages: the last one is the user's; there is nothing to answer")
         chosen = await self._names.chosen(asked.model)
         if chosen.plain or is_chore(words, _task_of(asked), asked.streams):
+            if asked.follows is not None:
+                raise InvalidInput("previous_response_id: a model that is asked directly knows no response before; send `input` whole")
             return self._plainly(asked, chosen.expert)
         if not words[-1].text.strip():
             raise InvalidInput("messages: the last one has no text; say what is wanted")
         following = await self._missions.accept(_turn_of(asked, chosen.persona))
         headers = {"X-Batos-Mission": following.mission}
-        return PendingAnswer(following.mission, self._missions.parts(following), lambda: self._missions.leave(following), headers)
+        parts = self._missions.parts(following)
+        return PendingAnswer(following.mission, parts, lambda: self._missions.leave(following), headers, following.answers)
 
     def _plainly(self, asked: AskedAnswer, expert: str | None) -> PendingAnswer:
         parts: asyncio.Queue[AnswerPart | Answered] = asyncio.Queue()

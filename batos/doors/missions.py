@@ -24,6 +24,7 @@ from batos.doors.turns import ChatTurn, EarlierTurn, brief_of, conversation_key,
 from batos.errors import Busy, InvalidInput, MissionIdTaken, UnknownMission
 
 _BRANCHES = 8  # missions that are looked at for one place of a conversation
+_NUMBER_CHARS = 6  # digits of a question's number
 STOPPED = "the daemon is stopping; the mission goes on at its next start: send the same turn again"
 
 
@@ -140,6 +141,36 @@ class TurnMissions:
         if not self._readers[mission]:
             del self._readers[mission]
 
+    # --- turns that a client names
+
+    async def turn_of(self, id: str) -> EarlierTurn:
+        """Return the turn with an id: that of a mission, and where it answers a question of it, a point and the question's number.
+
+        :raises UnknownMission: if there is no such mission.
+        """
+        mission, _, number = id.rpartition(".")
+        status = await self._status(id)
+        if status is None and mission and number.isdecimal() and len(number) <= _NUMBER_CHARS:
+            status = await self._status(mission)
+        if status is None:
+            raise UnknownMission(f"there is no response {id[:80]!r}; those of plain models are not kept: send `input` whole")
+        return EarlierTurn(status["id"], 0 if status["id"] == id else int(number))
+
+    def end_of(self, status: Reply, answers: int) -> Answered | None:
+        """Return the end of a turn; None while its mission thinks.
+
+        :param status: of the mission.
+        :param answers: number of the question that the turn answers; 0: none.
+        """
+        for question in status.get("questions") or ():
+            if question["number"] == answers + 1:
+                return Answered(status["id"], str(question["question"]), {})
+        if status["state"] not in FINAL:
+            return None
+        answer = AnswerText(status["id"], {} if (status.get("result") or {}).get("value") is not None else None)
+        answer.hear({**status, "type": "result"})
+        return answer.end
+
     # --- which mission it is
 
     async def _id_of(self, turn: ChatTurn, known: list[LoggedTurn]) -> str:
@@ -173,8 +204,7 @@ class TurnMissions:
         :raises Busy: if it still runs after some time.
         :raises InvalidInput: if it failed, or its question was answered otherwise.
         """
-        if (status := await self._status(earlier.mission)) is None:
-            raise UnknownMission("previous_response_id: there is no such response (those of plain models are not kept); send `input` whole")
+        status = await self._asker.ask("status", id=earlier.mission)
         for question in status.get("questions") or ():
             if question["number"] == earlier.answers + 1:
                 if question["answer"] == text or (question["answer"] is None and status["state"] not in FINAL):

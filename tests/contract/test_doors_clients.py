@@ -65,6 +65,21 @@ def test_openai_python(place: Place) -> None:
 
 
 @needs_clients
+def test_openai_python_responses(place: Place) -> None:
+    told = told_by("responses", place)
+    assert told["whole"] == told["streamed"] == told["helper"] == told["snapshot"] == told["retrieved"] == told["replayed"] == ANSWER
+    assert (told["status"], told["cancelled"], told["unknown"]) == ("completed", "completed", [])
+    assert told["types"] == ["reasoning", "message"]
+    assert (told["events"][0], told["events"][-1]) == ("response.created", "response.completed")
+    assert told["tokens"] > 0
+    assert told["parsed"] == "mint"
+    rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
+    assert f"resp_{rows[told['followed']]['context']}" == told["first"] == told["before"]
+    assert told["missing"] == [404, "unknown_mission"]
+    assert "input_file" in told["refused"]
+
+
+@needs_clients
 def test_ollama_python(place: Place) -> None:
     told = told_by("ollama", place)
     assert "batos:latest" in told["models"]

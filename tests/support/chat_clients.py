@@ -1,4 +1,4 @@
-"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|ollama ADDRESS TOKEN`. Prints JSON.
+"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|responses|ollama ADDRESS TOKEN`. Prints JSON.
 
 Nothing of BAT OS is imported: openai-python and ollama-python are what is installed there.
 """
@@ -57,6 +57,45 @@ def through_openai(address: str, token: str) -> dict[str, Any]:
     return told
 
 
+def through_responses(address: str, token: str) -> dict[str, Any]:
+    """What openai-python makes of the Responses interface."""
+    import openai
+    from pydantic import BaseModel
+
+    class Tea(BaseModel):
+        tea: str
+
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key=token, timeout=60)
+    whole = client.responses.create(model="batos", input="Which tea at night?", instructions="Be brief", metadata={"of": "me"})
+    told: dict[str, Any] = {"whole": whole.output_text, "status": whole.status, "tokens": whole.usage and whole.usage.total_tokens}
+    told["types"] = [one.type for one in whole.output]
+    events = list(client.responses.create(model="batos", input="Which tea at sea?", stream=True))
+    told["streamed"] = "".join(one.delta for one in events if one.type == "response.output_text.delta")
+    told["events"] = list(dict.fromkeys(one.type for one in events))
+    told["unknown"] = sorted({type(one).__name__ for one in events if not type(one).__name__.startswith("Response")})
+    with client.responses.stream(model="batos", input="Which tea at noon?") as stream:
+        snapshots = [one.snapshot for one in stream if one.type == "response.output_text.delta"]
+        final = stream.get_final_response()
+    told |= {"helper": final.output_text, "snapshot": snapshots[-1]}
+    told["parsed"] = client.responses.parse(model="batos", input="Which tea of all?", text_format=Tea).output_parsed.tea
+    raw = client.responses.with_raw_response.create(model="batos", input="Why?", previous_response_id=whole.id)
+    told |= {"followed": raw.headers["x-batos-mission"], "before": raw.parse().previous_response_id, "first": whole.id}
+    told["retrieved"] = client.responses.retrieve(whole.id).output_text
+    told["replayed"] = "".join(
+        one.delta for one in client.responses.retrieve(whole.id, stream=True) if one.type == "response.output_text.delta"
+    )
+    told["cancelled"] = client.responses.cancel(whole.id).status
+    try:
+        client.responses.create(model="batos", input="Why?", previous_response_id="resp_nothing")
+    except openai.NotFoundError as e:
+        told["missing"] = [e.status_code, e.code]
+    try:
+        client.responses.create(model="batos", input=[{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}])
+    except openai.BadRequestError as e:
+        told["refused"] = e.message
+    return told
+
+
 def through_ollama(address: str, token: str) -> dict[str, Any]:
     """What ollama-python makes of the doors."""
     import ollama
@@ -88,4 +127,4 @@ def through_ollama(address: str, token: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     name, *given = sys.argv[1:]
-    print(json.dumps({"openai": through_openai, "ollama": through_ollama}[name](*given)))
+    print(json.dumps({"openai": through_openai, "responses": through_responses, "ollama": through_ollama}[name](*given)))
