@@ -59,6 +59,7 @@ THINGS = (
     "whistle", "hammer", "basket", "blanket", "telescope", "spoon", "wheel",
 )  # fmt: skip
 START_S = 120.0
+REST_MS = 10.0  # processor time in a second of a daemon that does nothing but look around
 Say = Callable[[str], None]
 
 
@@ -294,11 +295,12 @@ def _at_rest(host: str, folder: Path, args: argparse.Namespace, name: str) -> tu
     with tempfile.TemporaryFile() as log:
         daemon = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log)
         try:
-            info = _info(folder, daemon, settled_s=args.idle / 3)
+            info = _info(folder, daemon)
+            _settled(daemon.pid)
             if name == "called":
                 headers = {"Authorization": f"Bearer {token_of(folder, TOKEN_NAME)}"}
                 httpx.get(f"{info['doors']}/v1/models", headers=headers, timeout=60).raise_for_status()
-                time.sleep(args.idle / 3)
+                _settled(daemon.pid)
             before = _cpu_ms(daemon.pid)
             time.sleep(args.idle)
             return _own_mib(daemon.pid), _cpu_ms(daemon.pid) - before
@@ -307,8 +309,17 @@ def _at_rest(host: str, folder: Path, args: argparse.Namespace, name: str) -> tu
             daemon.wait(60)
 
 
-def _info(folder: Path, daemon: subprocess.Popen[bytes], settled_s: float) -> dict[str, Any]:
-    """Return the facts about a daemon, once it has started and been left alone for some time."""
+def _settled(pid: int) -> None:
+    """Return when a process rests: five seconds in a row of hardly any processor time."""
+    quiet, until = 0, time.monotonic() + START_S
+    while quiet < 5 and time.monotonic() < until:
+        before = _cpu_ms(pid)
+        time.sleep(1)
+        quiet = quiet + 1 if _cpu_ms(pid) - before <= REST_MS else 0
+
+
+def _info(folder: Path, daemon: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Return the facts about a daemon, once it has started."""
     from batos.errors import BatosError
     from batos.wire import SyncClient
 
@@ -318,13 +329,11 @@ def _info(folder: Path, daemon: subprocess.Popen[bytes], settled_s: float) -> di
         try:
             with SyncClient(f"ipc://{folder}/s", timeout_s=2) as client:
                 info: dict[str, Any] = client.info()
-                break
+                return info
         except BatosError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.2)
-    time.sleep(settled_s)
-    return info
 
 
 def _own_mib(pid: int) -> float:
