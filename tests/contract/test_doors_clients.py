@@ -62,6 +62,7 @@ def test_openai_python(place: Place) -> None:
     assert (told["missing"], told["stranger"]) == ([404, "model_not_found"], [401, "invalid_api_key"])
     rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
     assert rows[told["followed"]]["context"] in rows, "the next turn follows the mission before"
+    assert len({told["followed"], *told["again"]}) == 3, "who asks anew wants another answer"
 
 
 @needs_clients
@@ -115,3 +116,12 @@ def test_a_turn_and_a_plain_one_on_a_real_ollama(tmp_path: Path, ollama_host: st
                 assert lines[-1] == "data: [DONE]"
                 found = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
                 assert "".join(one["choices"][0]["delta"].get("content") or "" for one in found).strip()
+            given = {"model": "minilm:embedded", "input": ["a cup of tea", "a mug of coffee"]}
+            ours = client.post("/v1/embeddings", json=given).json()
+            theirs = httpx.post(f"http://{ollama_host}/v1/embeddings", json=given, timeout=120).json()
+            assert ours["usage"] == theirs["usage"]
+            for mine, its in zip(ours["data"], theirs["data"], strict=True):
+                assert mine["embedding"] == pytest.approx(its["embedding"], abs=1e-5)
+            response = client.post("/v1/responses", json={"model": "batos:babs", "input": "Name one colour of the sea."}).json()
+            assert (response["status"], response["output"][-1]["type"]) == ("completed", "message")
+            assert response["usage"]["output_tokens"] > 0

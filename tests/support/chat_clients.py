@@ -39,6 +39,9 @@ def through_openai(address: str, token: str) -> dict[str, Any]:
     followed = [*messages, {"role": "assistant", "content": told["whole"]}, {"role": "user", "content": "And in the morning?"}]
     raw = client.chat.completions.with_raw_response.create(model="batos", messages=followed)
     told["followed"] = raw.headers["x-batos-mission"]
+    told["again"] = [
+        client.chat.completions.with_raw_response.create(model="batos", messages=followed).headers["x-batos-mission"] for _ in range(2)
+    ]
     schema = {"type": "object", "properties": {"tea": {"type": "string"}}, "required": ["tea"], "additionalProperties": False}
     form: Any = {"type": "json_schema", "json_schema": {"name": "tea", "strict": True, "schema": schema}}
     told["value"] = client.chat.completions.create(model="batos", messages=messages, response_format=form).choices[0].message.content
