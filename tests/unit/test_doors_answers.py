@@ -75,7 +75,7 @@ async def with_desk(kernel: Kernel, folder: Path) -> Desk:
 
 def note(path: str, text: str) -> dict[str, str]:
     """A turn that asks for a note."""
-    return user(f"Write a note to the file '{path}' with the text '{text}'")
+    return user(f"Write a note to the file {path} with the text '{text}'")
 
 
 # --- leave
