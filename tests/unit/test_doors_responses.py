@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,12 +14,12 @@ import httpx
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.bridge.inference import ChatRequest
+from batos.bridge.inference import ChatReply, ChatRequest
 from batos.console.api_client import Asker
 from batos.doors.access import DoorLimits
 from batos.errors import InferenceFailed
 from tests.support.doors import assistant, chat_client, kernel_with_doors, user
-from tests.support.missions import FakeInference, answer
+from tests.support.missions import WAIT_S, FakeInference, answer
 from tests.support.pictures import png
 
 TEA = "Which tea shall I drink in the evening?"
@@ -260,6 +262,40 @@ async def test_a_failure_is_an_event_and_a_status(client: httpx.AsyncClient, inf
     assert "failed" in refused["error"]["message"]
     reply = await client.post("/v1/responses", json={"model": "batos", "input": TEA})
     assert (reply.status_code, reply.headers["x-should-retry"]) == (500, "false")
+
+
+class CutShort(FakeInference):
+    """A model that always comes to its greatest length."""
+
+    async def chat(self, request: ChatRequest, **more: Any) -> ChatReply:
+        return dataclasses.replace(await super().chat(request, **more), done_reason="length")
+
+
+async def test_an_answer_that_came_to_its_greatest_length_is_incomplete(tmp_path: Path) -> None:
+    async with kernel_with_doors(tmp_path, CutShort()) as kernel, chat_client(kernel) as client:
+        last = (await heard(client, TEA, model="batos:plain"))[-1]
+        assert last["type"] == "response.incomplete"
+        for told in (last["response"], await responded(client, TEA, model="batos:plain")):
+            assert (told["status"], told["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+            assert told["output"][-1]["status"] == "incomplete"
+
+
+async def test_a_stop_is_an_event_and_the_response_goes_on(tmp_path: Path, inference: FakeInference) -> None:
+    inference.hold()
+    async with kernel_with_doors(tmp_path, inference, limits=(DoorLimits(beat_s=0.05),)) as kernel, chat_client(kernel) as client:
+        async with client.stream("POST", "/v1/responses", json={"model": "batos", "input": TEA, "stream": True}) as reply:
+            lines = reply.aiter_lines()
+            async with asyncio.timeout(WAIT_S):
+                async for line in lines:
+                    if line.startswith(":"):  # it beats while nothing comes
+                        break
+            stopping = asyncio.create_task(kernel.doors.stop())  # type: ignore[union-attr]
+            rest = [line async for line in lines]
+        await stopping
+        inference.release()
+    last = json.loads([line for line in rest if line.startswith("data: ")][-1].removeprefix("data: "))
+    assert (last["type"], last["code"]) == ("error", "busy")
+    assert "send the same turn again" in last["message"]
 
 
 # --- known missions
