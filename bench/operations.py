@@ -49,7 +49,7 @@ from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.mind.text_likeness import TextLikeness
 from batos.mind.tool_choice import OFFERED, ToolOffer, offered
-from batos.tools import connections, openapi_document
+from batos.tools import connections, openapi_document, openapi_files
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolLimits, check_definitions
 from batos.tools.toolbox import Toolbox
 
@@ -87,9 +87,17 @@ def catalogue(folder: Path, name: str) -> Catalogue:
     return Catalogue(offers, tasks)
 
 
-def _read(file: Path) -> openapi_document.OpenApiReading:
-    document = openapi_document.parsed(file.read_bytes(), str(file))
-    return openapi_document.read(document, next(iter(openapi_document.servers(document, "")), "").rstrip("/"))
+def _read(file: Path, document: dict[str, Any] | None = None, files: dict[str, Any] | None = None) -> openapi_document.OpenApiReading:
+    document = document or openapi_document.parsed(file.read_bytes(), str(file))
+    return openapi_document.read(document, next(iter(openapi_document.servers(document, "")), "").rstrip("/"), files=files)
+
+
+def _whole(file: Path) -> openapi_document.OpenApiReading:
+    """The reading of a document, with the files that it refers to."""
+    place = str(file.resolve())
+    document = openapi_document.parsed(file.read_bytes(), place)
+    load = lambda at: asyncio.to_thread(openapi_files.file_bytes, at, place)  # noqa: E731
+    return _read(file, document, asyncio.run(openapi_files.gathered(document, place, load)))
 
 
 async def recall(held: Catalogue, likeness: TextLikeness | None, missed: list[str]) -> dict[str, str]:
@@ -156,9 +164,9 @@ async def first_answer(times: int = 9) -> float:
 
 
 def documents(folder: Path) -> dict[str, Any]:
-    """What reading each document of a folder costs, each in a process of its own."""
+    """What reading each document of a folder costs, each in a process of its own. Folders in it hold files that documents refer to."""
     found: dict[str, Any] = {}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(one for one in folder.iterdir() if one.is_file()):
         done = subprocess.run([sys.executable, __file__, "--one", file], capture_output=True, text=True, check=True, timeout=120)
         found[file.name] = json.loads(done.stdout)
     return found
@@ -168,7 +176,7 @@ def one(file: Path) -> dict[str, Any]:
     """What reading one document costs."""
     before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     try:
-        reading = _read(file)
+        reading = _whole(file)
         check_definitions(file.stem, reading.tools, ToolLimits())
     except InvalidInput as e:
         return {"refused": e.message[:300], "seconds": round(time.perf_counter() - begun, 2)}
