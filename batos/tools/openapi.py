@@ -86,24 +86,7 @@ class OpenApiConnector:
             )
         self._check_server(details["base"])
         sender = self._sender(details["base"])
-        path = details["path"]
-        pairs: list[tuple[str, str]] = [(name, value) for name, value in details.get("fixed") or ()]
-        for about in details["sent"]:
-            value = arguments.get(about["argument"])
-            if about["in"] == "path":
-                path = path.replace(f"{{{about['name']}}}", _path_part(about["argument"], value))
-            elif value is not None:
-                pairs += _pairs(about, value)
-        content, kind = _content(details.get("body"), arguments)
-        headers = {"Accept": "application/json, */*;q=0.5", **({"Content-Type": kind} if content is not None else {})}
-        request = HttpRequest(
-            method=details["method"],
-            url=sender.url(path, pairs),
-            headers={name: value for name, value in headers.items() if name.lower() not in {own.lower() for own in sender.headers}},
-            content=content,
-            key_header=details.get("key_header", ""),
-        )
-        return sender.ready(tool, arguments, request)
+        return sender.ready(tool, arguments, request_of(details, arguments, sender))
 
     async def close(self) -> None:
         """Close the connections that are kept open."""
@@ -169,6 +152,31 @@ class OpenApiConnector:
         if base not in self._senders:
             self._senders[base] = HttpSender(self._spec, self._services, base)
         return self._senders[base]
+
+
+def request_of(details: Mapping[str, Any], arguments: Mapping[str, Any], sender: HttpSender) -> HttpRequest:
+    """Return the request of an operation.
+
+    :param details: of its tool, as `openapi_document.read` made them.
+    :raises InvalidInput: if an argument does not fit its place in the request.
+    """
+    path = details["path"]
+    pairs: list[tuple[str, str]] = [(name, value) for name, value in details.get("fixed") or ()]
+    for about in details["sent"]:
+        value = arguments.get(about["argument"])
+        if about["in"] == "path":
+            path = path.replace(f"{{{about['name']}}}", _path_part(about["argument"], value))
+        elif value is not None:
+            pairs += _pairs(about, value)
+    content, kind = _content(details.get("body"), arguments)
+    headers = {"Accept": "application/json, */*;q=0.5", **({"Content-Type": kind} if content is not None else {})}
+    return HttpRequest(
+        method=details["method"],
+        url=sender.url(path, pairs),
+        headers={name: value for name, value in headers.items() if name.lower() not in {own.lower() for own in sender.headers}},
+        content=content,
+        key_header=details.get("key_header", ""),
+    )
 
 
 def _left_out(reading: openapi_document.OpenApiReading) -> list[str]:
