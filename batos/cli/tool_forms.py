@@ -54,7 +54,9 @@ def form_of(name: str, place: Place, address: str, output: Output) -> Reply | No
 
 async def _described(client: Client, place: Place, output: Output) -> Reply:
     """Return `form` (None: nobody could fill it), `by` (rule or model), and `notes`."""
-    options: Reply = {option: place.options[option] for option in ("env", "without_walls") if option in place.options}
+    options: Reply = {
+        option: place.options[option] for option in ("env", "folders", "memory_mib", "without_walls") if option in place.options
+    }
     source = place.form.source
     read = await client.tool_describe("text", source) if source else await client.tool_describe("usage", place.place, options)
     if read["form"] is not None:

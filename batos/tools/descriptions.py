@@ -24,9 +24,9 @@ from batos.tools import page_reader
 from batos.tools.definitions import ConnectionSpec, ConnectorServices
 from batos.tools.description_form import OPERATIONS, DescriptionForm, ProgramForm, ProgramOperation, fault_of
 from batos.tools.egress import Egress, EgressLimits, HttpAnswer, origin_of
-from batos.tools.help_reader import read_help
+from batos.tools.help_reader import HelpReading, read_help
 from batos.tools.http_sending import is_private_name
-from batos.tools.programs import ProgramConnector
+from batos.tools.programs import ProgramConnector, walled
 from batos.tools.web import PAGE_BYTES, READER_BYTES, page_of
 
 TEXT_CHARS = 60_000
@@ -39,7 +39,7 @@ USAGE_S, ALL_S = 10.0, 60.0
 """Seconds of one usage, and of all of them."""
 _AT_ONCE = 4
 _MEMORY_MIB = 2048
-_ENV = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8", "PAGER": "cat", "MANPAGER": "cat"}
+_ENV = {"HOME": "/", "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8", "PAGER": "cat", "MANPAGER": "cat"}
 _NOTES = 12
 
 
@@ -58,7 +58,7 @@ async def of_program(command: str, options: Mapping[str, Any], services: Connect
     """Return what a program says of its usage.
 
     :param command: the program, and fixed arguments of it.
-    :param options: of the connection: `without_walls`, and `env`, of which secrets are left out.
+    :param options: of the connection: `folders`, which it may only read, `without_walls`, `memory_mib`, and `env`, without its secrets.
     :raises InvalidInput: if the command is not valid.
     :raises ToolFailed: if it cannot be run, or says nothing.
     """
@@ -132,19 +132,18 @@ def _bytes_of(path: Path) -> bytes:
 
 async def _usages(connector: ProgramConnector, words: list[str]) -> ReadDescription:
     """Return what a program and its commands say, each asked for its usage."""
-    name = [os.path.basename(words[0]), *words[1:]]
-    first = await _usage(connector, ())
+    name = os.path.basename(words[0])
+    first = await _usage(connector, words, (), "")
+    if first.reading.why and not first.reading.commands:
+        return ReadDescription(None, first.text[:TEXT_CHARS], (f"the usage of {name} is not read by rule: {first.reading.why}",))
     operations: list[ProgramOperation] = []
     notes: list[str] = []
-    waiting: deque[tuple[tuple[str, ...], str, str]] = deque([((), "", first)])
+    waiting = deque([first])
     end, runs = time.monotonic() + ALL_S, 1
     while waiting:
-        command, line, text = waiting.popleft()
-        found = read_help(text, [*name, *command], line)
-        at = " ".join(command) or name[0]
+        command, found, _ = waiting.popleft()
+        at = " ".join(command) or name
         if found.why and not found.commands:
-            if not command:
-                return ReadDescription(None, text[:TEXT_CHARS], (f"the usage of {name[0]} is not read by rule: {found.why}",))
             notes.append(f"the command {at} is left out: {found.why}")
         notes += [f"{at}: {note}" for note in found.notes]
         if found.operation is not None and len(operations) < OPERATIONS:
@@ -158,14 +157,16 @@ async def _usages(connector: ProgramConnector, words: list[str]) -> ReadDescript
                 notes.append(f"commands of {at} from {batch[0][0]} on are left out: there are too many")
                 break
             runs += len(batch)
-            said = await asyncio.gather(*(_usage_or_fault(connector, (*command, one)) for one, _ in batch))
-            for (one, its), told in zip(batch, said, strict=True):
-                if isinstance(told, str):
-                    waiting.append(((*command, one), its, told))
-                else:
+            asked = (_usage(connector, words, (*command, one), line) for one, line in batch)
+            for (one, _), told in zip(batch, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(told, BatosError):
                     notes.append(f"the command {' '.join((*command, one))} is left out: {told.message[:200]}")
+                elif isinstance(told, BaseException):
+                    raise told
+                else:
+                    waiting.append(told)
     if not operations:
-        return ReadDescription(None, first[:TEXT_CHARS], (f"no command of {name[0]} is read by rule", *notes[:_NOTES]))
+        return ReadDescription(None, first.text[:TEXT_CHARS], (f"no command of {name} is read by rule", *notes[:_NOTES]))
     more = (f"… and {len(notes) - _NOTES} more",) if len(notes) > _NOTES else ()
     return ReadDescription(ProgramForm(operations=operations), "", (*notes[:_NOTES], *more))
 
@@ -179,24 +180,33 @@ def _take(operations: list[ProgramOperation], one: ProgramOperation, command: tu
         operations.append(made)
 
 
-async def _usage_or_fault(connector: ProgramConnector, command: tuple[str, ...]) -> str | BatosError:
-    try:
-        return await _usage(connector, command)
-    except BatosError as e:
-        return e
+class _Usage(NamedTuple):
+    """Usage of a command."""
+
+    command: tuple[str, ...]
+    reading: HelpReading
+    text: str
 
 
-async def _usage(connector: ProgramConnector, command: tuple[str, ...]) -> str:
-    """Return what a program, or a command of it, writes when it is asked for its usage.
+async def _usage(connector: ProgramConnector, words: list[str], command: tuple[str, ...], line: str) -> _Usage:
+    """Ask a program, or a command of it, for its usage.
 
-    :raises ToolFailed: if it cannot be run, or writes nothing.
+    :raises ToolFailed: if it cannot be run, fails, or says nothing.
     """
-    said = ""
+    first: _Usage | None = None
+    why = "it says nothing"
     for flag in ("--help", "-h"):
-        output, errors = await connector.output([*command, flag])
-        said = max(said, output if output.strip() else errors, key=lambda text: ("usage" in text.lower(), bool(text.strip())))
-        if "usage" in said.lower():
-            break
-    if not said.strip():
-        raise ToolFailed(f"{' '.join(command) or 'the program'} says nothing when it is asked for its usage by --help and -h")
-    return said
+        how, output, errors = await connector.output([*command, flag])
+        text = output if output.strip() else errors
+        found = _Usage(command, read_help(text, [*words, *command], line), text)
+        if not found.reading.why or found.reading.commands:
+            return found
+        if how != "exit 0" and "usage" not in text.lower():
+            end = (errors.strip() or output.strip())[-300:]
+            why = f"it ended with {how.replace('exit', 'exit code')}{': ' + end if end else ''}{walled(errors)}"
+        elif text.strip():
+            first = first or found
+    if first is None:
+        called = " ".join([os.path.basename(words[0]), *words[1:], *command])
+        raise ToolFailed(f"{called} does not tell its usage by --help or -h: {why}")
+    return first

@@ -162,7 +162,9 @@ def _usages(lines: list[str], words: Sequence[str]) -> tuple[list[str], list[str
                 end += 1
                 continue
             depth = len(own) - len(own.lstrip())
-            if depth <= indent or (_OPTION_LINE.match(own) and not (usages and depth > 8)):
+            if (depth <= indent and (not depth or stripped.split(None, 1)[0] not in names)) or (
+                _OPTION_LINE.match(own) and not (usages and depth > 8)
+            ):
                 break
             first = stripped.removeprefix("or:").split(None, 1)[0] if stripped != "or:" else ""
             if not usages or first in names or stripped.startswith("or:"):
@@ -223,6 +225,9 @@ def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
                 yield spec, said
             spec, _, said = line.strip().partition("  ")
             said, indent = said.strip(), depth
+            while spec.endswith(",") and said.startswith("-"):
+                more, _, said = said.partition("  ")
+                spec, said = f"{spec} {more}", said.strip()
             while moved := _COLUMN.match(said):  # columns of their own for further flags and for the value
                 spec = f"{spec}{',' if moved[1].startswith('-') else ''} {moved[1].strip()}"
                 said = said[moved.end() :].strip()

@@ -217,8 +217,8 @@ class ProgramConnector:
         """
         return self._template.fill(arguments)
 
-    async def output(self, more: Sequence[str]) -> tuple[str, str]:
-        """Run the program with its fixed arguments and these, in its jail; return what it wrote, and its errors.
+    async def output(self, more: Sequence[str]) -> tuple[str, str, str]:
+        """Run the program with its fixed arguments and these, in its jail; return how it ended (`exit 0`), what it wrote, and its errors.
 
         :raises ToolFailed: if it is missing, cannot be run, or takes longer than one call may.
         """
@@ -231,7 +231,7 @@ class ProgramConnector:
             raise ToolFailed(f"{shlex.join(plan['argv'])} did not end within {self._seconds:g} s") from None
         if how.startswith("error "):
             raise ToolFailed(f"{shlex.join(plan['argv'])} did not run: {how.partition(' ')[2]}")
-        return output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+        return how, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
     async def close(self) -> None:
         """End every program and launcher of the connection."""
@@ -367,12 +367,12 @@ def _result(name: str, ended: tuple[str, bytes, bytes], hidden: Sequence[str]) -
         return {"exit": 0, "stdout": out, **({"stderr": err[-_SHOWN_ERRORS:]} if err else {}), **cut}
     if kind == "exit":
         said = f": {end}" if end else f", and wrote no errors; its output ends: {out.strip()[-_SHOWN_ERRORS:]}"
-        raise ToolFailed(f"{name} ended with exit code {detail}{said}{_walled(end)}", sure=False, exit=int(detail))
+        raise ToolFailed(f"{name} ended with exit code {detail}{said}{walled(end)}", sure=False, exit=int(detail))
     by = signal.Signals(int(detail)).name if kind == "signal" and detail.isdigit() and int(detail) in _SIGNALS else detail
     raise ProgramStopped(f"{name} was ended by {by or 'something that did not say why'}{': ' + end if end else ''}")
 
 
-def _walled(errors: str) -> str:
+def walled(errors: str) -> str:
     """Return what may lift a refusal of the jail."""
     if "Permission denied" not in errors and "Operation not permitted" not in errors:
         return ""

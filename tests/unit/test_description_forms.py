@@ -438,3 +438,22 @@ async def test_a_long_description_is_read_in_parts_and_a_model_that_fills_nothin
 async def test_what_is_no_description_fails_its_mission(tmp_path: Path, kind: str, text: str) -> None:
     end = await described(tmp_path, FakeInference(), kind, text)
     assert (end["state"], end["error"]["code"]) == ("FAILED", "invalid")
+
+
+@LINUX
+async def test_a_program_that_fails_is_told_and_one_may_let_it_read_its_files(tmp_path: Path, services: ConnectorServices) -> None:
+    (tmp_path / "lib.txt").write_text("usage: needy [-v] FILE\n")
+    file = script(tmp_path, "needy", f"print(open({str(tmp_path / 'lib.txt')!r}).read())")
+    with pytest.raises(ToolFailed, match=r"exit code 1: [\s\S]*PermissionError[\s\S]*folders"):
+        await descriptions.of_program(str(file), {}, services)
+    read = await descriptions.of_program(str(file), {"folders": [f"{tmp_path}:rw"]}, services)
+    assert read.form is not None
+    assert read.form.operations[0].argv == ["-v", "{v}", "{file}"]  # type: ignore[union-attr]
+
+
+@LINUX
+async def test_a_command_that_knows_only_the_short_flag_is_asked_by_it(tmp_path: Path, services: ConnectorServices) -> None:
+    body = "print('usage: short [-n] NAME') if '-h' in sys.argv else sys.exit('unknown option --help; see the manual')"
+    read = await descriptions.of_program(str(script(tmp_path, "short", body)), {}, services)
+    assert read.form is not None
+    assert read.form.operations[0].argv == ["-n", "{n}", "{name}"]  # type: ignore[union-attr]
