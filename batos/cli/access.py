@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint, meant_folder, settings_from
+from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint
 from batos.cli.client import ask
 from batos.cli.output import Output
+from batos.cli.settings import meant_folder, settings_from
 from batos.config import Settings, former, nearest
 from batos.errors import ConfigError, DaemonUnavailable
 from batos.wire import keys as made
@@ -228,7 +229,7 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
     if output.as_json:
         output.document({"type": "doors", "address": address, "openai": f"{address}/v1", "ollama": address, "token": token})
         return
-    typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain")
+    typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain, those of `batos experts`, the embedder")
     for name, told in _CLIENTS:
         typer.echo(f"\n{name}:")
         typer.echo("".join(f"  {line}\n" for line in told.format(address=address, token=token).splitlines()), nl=False)

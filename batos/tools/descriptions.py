@@ -1,8 +1,8 @@
 """Descriptions that are no schema: what a program says of its usage, and pages about an API. They are read here; where the rules do not
 suffice, a model fills the form (`batos.mind.description_writer`). Nothing counts before its user has accepted it.
 
-A program runs in the jail of program connections, without folders and network, and is asked for its usage only; of a page the text is
-read, in a process of its own.
+A program runs in the jail of program connections, without network, and is asked for its usage only; of a page the text is read, in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -64,12 +64,9 @@ async def of_program(command: str, options: Mapping[str, Any], services: Connect
     """
     given = options.get("env") or {}
     env = {**_ENV, **{name: value for name, value in given.items() if "{secret:" not in str(value)}}
-    own = {
-        "env": env,
-        "seconds": USAGE_S,
-        "memory_mib": _MEMORY_MIB,
-        **{name: options[name] for name in ("without_walls",) if name in options},
-    }
+    kept = {name: options[name] for name in ("without_walls", "memory_mib") if name in options}
+    folders = [f"{str(one).removesuffix(':rw').removesuffix(':ro')}:ro" for one in options.get("folders") or ()]
+    own = {"env": env, "seconds": USAGE_S, "memory_mib": _MEMORY_MIB, "folders": folders, **kept}
     connector = ProgramConnector(ConnectionSpec("usage", "program", command, own), services)
     try:
         if connector.parameters:
