@@ -224,6 +224,8 @@ class ProgramConnector:
         """
         plan, _ = await asyncio.to_thread(self._plan, [*self._template.words, *more])
         launched = await self._launch(plan)
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(launched)
         try:
             async with asyncio.timeout(self._seconds):
                 how, output, errors = await launched.run()

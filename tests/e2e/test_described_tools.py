@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,8 +68,9 @@ def test_where_the_embedded_model_fills_nothing_that_counts_its_user_is_told_and
     page.write_text("# Shop\n\nGET /orders lists the orders of a day. POST /orders orders a sku.\n")
     with daemon(tmp_path / "data", ollama_host=ollama_host, folders="/") as running:
         words = ["tools", "add", "shop", "--http", "https://shop.example", "--described-by", str(page)]
-        written = done(running, *words, "--write-form", str(file))
-        for one in written["form"]["operations"]:
+        command = [sys.executable, "-m", "batos", *words, "--write-form", str(file), "--connect", running.endpoint, "--json"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)  # a small model, which may try thrice
+        for one in json.loads(told.stdout)["form"]["operations"]:
             assert one["path"].strip("/").split("/")[0] in ("orders", ""), "the words of the page, or the example"
         file.write_text(json.dumps({"operations": [{"name": "list_orders", "class": "reads", "method": "GET", "path": "/orders"}]}))
         added = done(running, "tools", "add", "shop", "--http", "https://shop.example", "--form", str(file))
