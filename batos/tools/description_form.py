@@ -218,11 +218,11 @@ def sieved(
     :param text: what the model read.
     :param rivals: names that are taken.
     """
-    words = set(_TOKEN.findall(text))
+    words = {*_TOKEN.findall(text), *text.split()}
     names, kept, lost = set(rivals), list[ProgramOperation | HttpOperation](), list[str]()
     for one in operations:
         mended = _mended(one)
-        why = fault_of(mended) or ("its name is taken" if mended.name in names else "") or _foreign(mended, words)
+        why = fault_of(mended) or ("its name is taken" if mended.name in names else "") or _foreign(mended, words, text)
         if why:
             lost.append(f"{one.name[:_WORD]}: {why}")
             continue
@@ -255,11 +255,11 @@ def _mended(operation: ProgramOperation | HttpOperation) -> ProgramOperation | H
     return operation.model_copy(update={"kind": _MILD[least], "parameters": placed})
 
 
-def _foreign(operation: ProgramOperation | HttpOperation, words: set[str]) -> str:
+def _foreign(operation: ProgramOperation | HttpOperation, words: set[str], text: str) -> str:
     """Return which fixed word of an operation its description does not have; "" if it has them all."""
-    fixed = operation.argv if isinstance(operation, ProgramOperation) else operation.path[1:].split("/")
-    for word in fixed:
-        if word and not _PLACEHOLDER.match(word) and word not in words:
+    is_path = isinstance(operation, HttpOperation)
+    for word in operation.path[1:].split("/") if isinstance(operation, HttpOperation) else operation.argv:
+        if word and not _PLACEHOLDER.match(word) and word not in words and not (is_path and f"/{word}" in text):
             return f"{shown(word)} is not in the description"
     return ""
 

@@ -146,6 +146,8 @@ def test_of_a_models_form_only_what_the_description_says_counts_and_no_class_is_
     ]  # fmt: skip
     assert [one.partition(":")[0] for one in lost] == ["pay", "away", "buy"]
     assert "'payments' is not in the description" in lost[0]
+    odd = HttpForm.model_validate(form({"name": "me", "method": "GET", "path": "/users/@me/~x/"}))
+    assert [one.name for one in sieved(odd.operations, "see /users/@me/~x/ for you")[0]] == ["me"]
     said_class = HttpForm.model_validate(form({"name": "a", "class": "reads", "method": "GET", "path": "/orders"}))
     assert sieved(said_class.operations, text)[0][0].kind == "reads"
 
