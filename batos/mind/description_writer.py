@@ -13,7 +13,6 @@ from batos.errors import InferenceFailed, InvalidInput
 from batos.image.living_image import add_missing
 from batos.mind.attempt import Attempt, current
 from batos.objects import Primitive, UvmObject
-from batos.tools.description_form import FORMS, OPERATIONS, sieved, to_json
 
 TEXT_CHARS = 60_000
 """Greatest number of characters of a description."""
@@ -63,6 +62,8 @@ async def describe_(holder: UvmObject, kind: str, text: str) -> dict[str, Any]:
     :raises InvalidInput: if the kind or the text is not valid.
     :raises InferenceFailed: as for any inference, but for an answer that is no form.
     """
+    from batos.tools.description_form import FORMS, OPERATIONS, sieved, to_json  # late: only a description needs the forms
+
     if kind not in FORMS:
         raise InvalidInput(f"{kind!r} is not a kind of connection that a form describes; allowed are {', '.join(FORMS)}")
     if not isinstance(text, str) or not text.strip() or len(text) > TEXT_CHARS:
