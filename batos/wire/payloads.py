@@ -177,7 +177,7 @@ def _validate(fields: dict[str, Any], limits: PayloadLimits) -> Request:
         raise InvalidRequest("the message has no `op`" if op is None else "`op` is a string")
     names = _NAMES.get(op)
     if names is None:
-        raise UnknownOp(f"no op {op[:64]!r}; there are {', '.join(OPS)}")
+        raise UnknownOp(f"no op {op[:32]!r}; there are {', '.join(OPS)}")
     if not names.issuperset(fields):
         name = min(fields.keys() - names)[:64]
         raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")

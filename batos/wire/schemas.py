@@ -62,6 +62,7 @@ from batos.wire.tool_schemas import (
     EffectsRequest,
     ToolAcceptRequest,
     ToolAddRequest,
+    ToolDescribeRequest,
     ToolGrantRequest,
     ToolGrantsRequest,
     ToolRemoveRequest,
@@ -79,7 +80,8 @@ __all__ = [
     "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest",
     "ScheduleRunRequest", "SchedulesRequest",
     "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
-    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
+    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolDescribeRequest",
+    "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
     "ToolUngrantRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
@@ -347,6 +349,7 @@ OPS: dict[str, type[Request]] = {
     "undo_change": UndoChangeRequest, "fork": ForkRequest, "pack": PackRequest, "backup": BackupRequest, "info": InfoRequest,
     "metrics": MetricsRequest, "models": ModelsRequest, "experts": ExpertsRequest, "personas": PersonasRequest, "ingest": IngestRequest,
     "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest, "tools": ToolsRequest, "tool_add": ToolAddRequest,
+    "tool_describe": ToolDescribeRequest,
     "tool_test": ToolTestRequest, "tool_accept": ToolAcceptRequest, "tool_remove": ToolRemoveRequest, "tools_resume": ToolsResumeRequest,
     "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
     "effect_settle": EffectSettleRequest, "schedules": SchedulesRequest, "schedule_add": ScheduleAddRequest,

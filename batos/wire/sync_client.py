@@ -414,6 +414,19 @@ class SyncClient(SyncConnection):
         """
         return self._run(self._client.tool_add(name, kind, place, options, timeout_s=timeout_s))
 
+    def tool_describe(
+        self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+    ) -> dict[str, Any]:
+        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
+        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
+        `form`.
+
+        :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
+        :param options: of a usage: `env`, `without_walls`.
+        :raises ToolFailed: (or EgressFailed, EgressRefused) if it cannot be had.
+        """
+        return self._run(self._client.tool_describe(kind, source, options, timeout_s=timeout_s))
+
     def tool_test(self, name: str, *, timeout_s: float = CONNECT_S) -> dict[str, Any]:
         """Ask a connection's place for its tools anew, and suspend those that changed. Return it whole; `changes` is the difference."""
         return self._run(self._client.tool_test(name, timeout_s=timeout_s))

@@ -20,6 +20,7 @@ ALONE = (
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "tool_add": {"name": "n", "kind": "web"},
+    "tool_describe": {"kind": "usage", "source": "wc"},
     "tool_test": {"name": "n"},
     "tool_accept": {"name": "n"},
     "tool_remove": {"name": "n"},
@@ -296,6 +297,19 @@ def test_an_ingest_names_something() -> None:
 )
 def test_a_connection_names_what_it_reaches_on_the_daemons_machine(kind: str, place: str, named: tuple[str, ...]) -> None:
     assert parse({"op": "tool_add", "name": "n", "kind": kind, "place": place}).named == named
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"kind": "usage", "source": "'/opt/my tools/x' -v"}, ("/opt/my tools/x",)),
+        ({"kind": "usage", "source": "https://shop.example/docs"}, ("https://shop.example/docs",)),
+        ({"kind": "text", "source": "https://shop.example/docs"}, ()),
+        ({"kind": "text", "source": "/etc/passwd"}, ("/etc/passwd",)),
+    ],
+)
+def test_a_description_names_what_is_read_on_the_daemons_machine(given: dict[str, Any], named: tuple[str, ...]) -> None:
+    assert parse({"op": "tool_describe", **given}).named == named
 
 
 @pytest.mark.parametrize("narrowing", [{"uses": 1}, {"bytes": 1}, {"leaks": True}, {"system": True}])
