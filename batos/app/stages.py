@@ -24,6 +24,7 @@ from batos.api.administration import FactRequests, ModelRequests, PersonaRequest
 from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
+from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
@@ -32,6 +33,7 @@ from batos.app.autonomy import Autonomy, ImprovementLoop, measured
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
+from batos.app.notices import notice_requests
 from batos.app.tools import ToolStage
 from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
@@ -43,7 +45,7 @@ from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
 from batos.forge import machine, versions
-from batos.image import daemon_files, model_registry, retention
+from batos.image import daemon_files, model_registry, notice_channels, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
@@ -88,6 +90,7 @@ _INSTALL = (
     change_types.install_voices,
     tool_messages.install,
     book.install,
+    notice_channels.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -460,6 +463,7 @@ class TransportStage:
     missions: MissionRequests
     personas: PersonaRequests
     schedules: Schedules
+    notices: NoticeRequests
     listener: Listener | None
 
 
@@ -475,6 +479,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, lambda: facts.console)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -494,6 +499,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
                 schedules,
+                notices,
             ],
         )
         listener = None
@@ -512,14 +518,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, notices, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, schedules: Schedules, notices: NoticeRequests) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -543,5 +549,6 @@ async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterato
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
+        await life.enter_async_context(notices.running())
         await life.enter_async_context(schedules.running())
         yield

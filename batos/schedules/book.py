@@ -10,13 +10,15 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import time
 from typing import Any, NamedTuple
 
 from batos.config import nearest
 from batos.errors import InvalidInput
-from batos.image import ledger
-from batos.image.living_image import add_missing
-from batos.objects import Root, UvmObject
+from batos.image import ledger, notices
+from batos.image.notice_channels import SCHEDULE
+from batos.image.notices import Notice
+from batos.objects import Root, UvmObject, add_missing
 
 ONCE, SKIP, ALL = "once", "skip", "all"
 MISSED = (ONCE, SKIP, ALL)
@@ -228,6 +230,8 @@ def pause(root: Root, name: str, why: str = "") -> KeptSchedule:
     one = _held(root, name)
     if not one.paused:
         one._slots["paused"], one._slots["why"] = True, why
+        if why:
+            notices.note(root, Notice(SCHEDULE, name, time.time(), f"Stopped: schedule {name}", why), ORIGIN, one.persona)
     return _described(name, one)
 
 
