@@ -528,7 +528,7 @@ class SyncClient(SyncConnection):
 
         :param when: words (`every weekday at 8:00`, `every 15 minutes`, `tomorrow at 8`) or a cron expression (`0 8 * * 1-5`).
         :param brief: brief of each mission; `{last}` stands for the last result, `{date}` for the day.
-        :param terms: zone, name, persona, missed, stop_after (`ScheduleTerms`).
+        :param terms: zone, name, persona, missed, stop_after, overlap (`ScheduleTerms`).
         :raises InvalidInput: if the words are not understood, or a term is not valid.
         """
         return self._run(self._client.schedule_add(when, brief, **terms))
