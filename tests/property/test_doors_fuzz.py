@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import json
-import threading
 import urllib.parse
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from batos.app.kernel import Kernel
 from batos.console.api_client import Asker
 from batos.doors.access import DoorLimits
 from tests.support.doors import door_token, kernel_with_doors, user
+from tests.support.kernel_thread import KernelThread
 from tests.support.missions import FakeInference
 
 ROUTES = (
@@ -59,31 +57,19 @@ async def accepted(kernel: Kernel) -> list[dict[str, Any]]:
     return list(found["missions"])
 
 
-class Served:
-    """A kernel with doors on a loop of its own, for requests from a thread."""
+class Served(KernelThread):
+    """A kernel with doors, and a client with the token."""
 
     def __init__(self, folder: Path) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever)
-        self.thread.start()
-        self._life = contextlib.AsyncExitStack()
-        self.kernel: Kernel = self.run(
-            self._life.enter_async_context(kernel_with_doors(folder, FakeInference(), limits=(DoorLimits(body_bytes=2048, messages=8),)))
-        )
+        super().__init__(kernel_with_doors(folder, FakeInference(), limits=(DoorLimits(body_bytes=2048, messages=8),)))
         assert self.kernel.doors is not None
         self.client = httpx.Client(
             base_url=self.kernel.doors.address, headers={"Authorization": f"Bearer {door_token(self.kernel)}"}, timeout=60
         )
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
-
     def close(self) -> None:
         self.client.close()
-        self.run(self._life.aclose())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
-        self.loop.close()
+        super().close()
 
 
 @pytest.fixture(scope="module")
