@@ -17,24 +17,17 @@ from batos.tools.secrets import SECRETS_FILE, SecretStore
 from batos.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from batos.console.server import Console
     from batos.notices.courier import CourierParts
 
 LOOKED_AT = 40
 """Newest changes that are looked at for what was not told yet."""
 
 
-def notice_requests(
-    settings: Settings, image: LivingImage, bus: EventBus, toolbox: Toolbox, console: Callable[[], Console | None]
-) -> NoticeRequests:
+def notice_requests(settings: Settings, image: LivingImage, bus: EventBus, toolbox: Toolbox, pages: Callable[[], str]) -> NoticeRequests:
     """Return the handlers of the requests about notices; the courier is loaded with the first channel.
 
-    :param console: returns what serves the pages that a notice links to.
+    :param pages: returns the address of the pages that a notice links to; "" if none are served.
     """
-
-    def pages() -> str:
-        served = console()
-        return "" if served is None else served.address
 
     def parts() -> CourierParts:
         from batos.notices.courier import CourierParts, NoticeLimits  # late: see `NoticeRequests`

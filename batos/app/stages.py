@@ -417,6 +417,10 @@ class StartedStages:
         """Return the seconds since the start."""
         return time.monotonic() - self.begun
 
+    def pages(self) -> str:
+        """Return the address of the console's pages; "" if none are served."""
+        return self.doors.console.address if self.doors is not None and self.doors.console is not None else ""
+
     def info(self) -> Record:
         """Return facts about the daemon, as the wire's `info` gives them."""
         substrate, image = self.models.substrate, self.storage.image
@@ -429,7 +433,7 @@ class StartedStages:
             "model": substrate.profile.base,
             "why_model": substrate.chosen.why,
             "endpoints": self.endpoints,
-            "console": self.doors.console.address if self.doors is not None and self.doors.console is not None else None,
+            "console": self.pages() or None,
             "doors": (self.doors.address or None) if self.doors is not None else None,
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
@@ -471,7 +475,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
-        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, lambda: facts.console)
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,

@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from batos.bus import EventBus, MissionEnded, ScheduleStopped, StateEntered
+from batos.bus import EventBus, MissionEnded, NoticeSent, ScheduleStopped, StateEntered
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed
 from batos.image import notice_channels, notices
@@ -38,6 +38,7 @@ from batos.tools.effects import end_process
 log = structlog.get_logger("batos.notices")
 _SHOWN = 400
 _ASKS = "NEEDS_INPUT"
+_OUTCOMES = {DONE: "done", FAILED: "failed", IN_DOUBT: "doubt"}
 _NOT_TOLD = "it may have been told, and this channel tells nothing twice (--once)"
 
 
@@ -90,6 +91,7 @@ class Courier:
         self._tests: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
         self._channels = self._image.kept(notice_channels.channels)
+        self._states = self._image.kept(functools.partial(notices.states, last=parts.limits.most))
         self._changes = self._image.kept(parts.changes)
         self._noted: list[ChangeFact] = []
         self._unsettled = True  # the ends of missions are noted with the next commit
@@ -192,7 +194,7 @@ class Courier:
         if self._parts.tied() or self._stopping:
             return self._limits.look_s
         wait_s = self._limits.look_s
-        for held in self._image.read(notices.states, self._limits.most):
+        for held in self._states():
             name = held.channel.spec.name
             if name in self._sending:
                 continue
@@ -291,9 +293,11 @@ class Courier:
 
     async def _outcome(self, one: KeptChannel, message: NoticeMessage, state: str, why: str, *, last: bool) -> None:
         name, now, why = one.spec.name, self._now(), why[:_SHOWN]
+        sent = NoticeSent(name, _OUTCOMES[state], len(message.facts))
         if state == DONE:
             log.info("notice_told", channel=name, key=message.key, notices=len(message.facts))
             await self._keep(message._replace(state=DONE, again=0.0, ended=now, why=""))
+            self._parts.bus.publish(sent)
             return
         doubts = state == IN_DOUBT
         given_up = last or message.attempts >= self._limits.tries or (doubts and one.spec.once)
@@ -304,6 +308,7 @@ class Courier:
         log.warning("notice_not_told", channel=name, key=message.key, state=state, why=why, again_s=None if given_up else pause)
         kept = message._replace(state=state, again=again, why=why, ended=now if given_up else 0.0, repeats=message.repeats or doubts)
         await self._keep(kept)
+        self._parts.bus.publish(sent)
 
     async def _keep(self, message: NoticeMessage) -> None:
         await self._image.system(notices.end, message, mission="notices")
