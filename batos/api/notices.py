@@ -17,7 +17,6 @@ from batos.image import notice_channels, notices
 from batos.image.living_image import LivingImage
 from batos.image.notice_channels import ChannelSpec, KeptChannel
 from batos.image.notices import ChannelState
-from batos.objects import Root
 from batos.tools.secrets import SecretStore
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
@@ -76,9 +75,10 @@ class NoticeRequests:
         """Add a channel; return it.
 
         :raises InvalidInput: if a part of it is not valid.
+        :raises ToolFailed: if its program, or apprise, is not there.
         """
         from batos.notices.quiet_hours import QuietHours  # late: see `_courier`
-        from batos.notices.transports import apprise_folder, parted_place, transport_of
+        from batos.notices.transports import check_channel, parted_place
         from batos.schedules.times import local_zone
 
         zone = request.zone or local_zone()
@@ -98,13 +98,11 @@ class NoticeRequests:
         spec = given._replace(place=place)
         QuietHours(spec.quiet, zone)
         parts = self._parts()
-        await transport_of(given, parts.services).close()  # refuses what is not valid
-        if spec.way == notice_channels.APPRISE:
-            apprise_folder()
+        await check_channel(given, parts.services)
         there = self._image.read(notice_channels.find_channel, spec.name)
         if secret and (there is None or there.spec == spec):
             self._secrets.set(_secret_of(spec.name), secret)  # before the channel: one without its secret could tell nothing
-        made = await self._image.system(_add, spec, time.time(), mission="operator")
+        made = await self._image.system(notices.add_channel, spec, time.time(), mission="operator")
         log.info("channel_added", name=spec.name, way=spec.way, on=list(spec.on))
         self._courier().stir()
         return self._told(made)
@@ -125,7 +123,7 @@ class NoticeRequests:
     async def remove(self, request: schemas.NoticeRemoveRequest, client: Recipient) -> Reply:
         """Remove a channel, and the secret that was kept for it; return those that are left."""
         held = self._image.read(notice_channels.channel, request.name)
-        await self._image.system(_remove, request.name, mission="operator")
+        await self._image.system(notices.remove_channel, request.name, mission="operator")
         if f"{{secret:{_secret_of(request.name)}}}" in held.spec.place:
             with contextlib.suppress(InvalidInput):  # it is gone already
                 self._secrets.remove(_secret_of(request.name))
@@ -183,16 +181,3 @@ def _secret_of(name: str) -> str:
     from batos.notices.transports import secret_of  # late: see `NoticeRequests._courier`
 
     return secret_of(name)
-
-
-def _add(root: Root, spec: ChannelSpec, now: float) -> KeptChannel:
-    """System transaction: add a channel; what waited for an earlier one of its name is dropped."""
-    if notice_channels.find_channel(root, spec.name) is None:
-        notices.forget_channel(root, spec.name)
-    return notice_channels.add(root, spec, now)
-
-
-def _remove(root: Root, name: str) -> None:
-    """System transaction: remove a channel, and what waits for it."""
-    notice_channels.remove(root, name)
-    notices.forget_channel(root, name)

@@ -23,7 +23,7 @@ from persistent import Persistent
 from batos.errors import BatosError, InvalidInput
 from batos.image import effects, notice_channels
 from batos.image.effects import FAILED, IN_DOUBT, INTENDED
-from batos.image.notice_channels import CHANGE, DOUBT, END, FAILURE, QUESTION, KeptChannel
+from batos.image.notice_channels import CHANGE, DOUBT, END, FAILURE, QUESTION, ChannelSpec, KeptChannel
 from batos.objects import Root
 
 log = structlog.get_logger("batos.notices")
@@ -37,6 +37,7 @@ TITLE_CHARS, TEXT_CHARS = 120, 700
 _CHANGES_KEPT = 100
 _CANCELLED = "cancelled"
 _KEY_CHARS = 32
+_SEALS = 20  # of one channel: an undo brings an earlier one back
 
 
 class Notice(NamedTuple):
@@ -112,6 +113,8 @@ class NoticeOutbox(Persistent):
         self.more = OOBTree()
         """Name of a channel -> number of notices that found no room."""
         self.serial = 0
+        self.seals = OOBTree()
+        """Name of a channel -> digests of what its user said, the newest last."""
         self.changes: tuple[str, ...] = ()
         """Changes of the system's own that were noted."""
 
@@ -119,6 +122,43 @@ class NoticeOutbox(Persistent):
 def outbox_of(root: Root) -> NoticeOutbox | None:
     """Return the outbox; None where nothing was ever noted."""
     return root.get("notices")  # type: ignore[no-any-return]
+
+
+# --- system transactions: channels
+
+
+def add_channel(root: Root, spec: ChannelSpec, now: float) -> KeptChannel:
+    """System transaction: add a channel, and seal what its user said; return it. What waited for an earlier one of its name is dropped.
+
+    :raises InvalidInput: as `notice_channels.add`.
+    """
+    if notice_channels.find_channel(root, spec.name) is None:
+        _forget_channel(root, spec.name)
+    made, outbox = notice_channels.add(root, spec, now), _opened(root)
+    known: tuple[str, ...] = outbox.seals.get(spec.name, ())
+    if _seal_of(made.spec) not in known:
+        outbox.seals[spec.name] = (*known, _seal_of(made.spec))[-_SEALS:]
+    return made
+
+
+def remove_channel(root: Root, name: str) -> None:
+    """System transaction: remove a channel, and what waits for it; what is open there stays as it is.
+
+    :raises InvalidInput: if there is none of that name.
+    """
+    notice_channels.remove(root, name)
+    _forget_channel(root, name)
+
+
+def is_sealed(root: Root, spec: ChannelSpec) -> bool:
+    """Return True if a channel says what its user said. A method that answers a message to its object may have changed it."""
+    outbox = outbox_of(root)
+    return outbox is not None and _seal_of(spec) in outbox.seals.get(spec.name, ())
+
+
+def _seal_of(spec: ChannelSpec) -> str:
+    said = json.dumps({**spec._asdict(), "options": dict(spec.options)}, sort_keys=True)
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_CHARS]
 
 
 # --- parts of system transactions: facts
@@ -240,8 +280,7 @@ def end(root: Root, message: NoticeMessage) -> NoticeMessage:
     return kept
 
 
-def forget_channel(root: Root, name: str) -> None:
-    """Part of a system transaction: drop what waits for a channel that is removed; what is open there stays as it is."""
+def _forget_channel(root: Root, name: str) -> None:
     outbox = outbox_of(root)
     if outbox is None:
         return

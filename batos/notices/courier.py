@@ -39,6 +39,7 @@ log = structlog.get_logger("batos.notices")
 _SHOWN = 400
 _ASKS = "NEEDS_INPUT"
 _OUTCOMES = {DONE: "done", FAILED: "failed", IN_DOUBT: "doubt"}
+_UNSEALED = "the channel {name} was changed by something else than `batos notices`; remove it, and add it anew"
 _NOT_TOLD = "it may have been told, and this channel tells nothing twice (--once)"
 
 
@@ -258,6 +259,8 @@ class Courier:
             call: ToolCall | None = None
             failure: BatosError | None = None
             try:
+                if not self._image.read(notices.is_sealed, one.spec):
+                    raise InvalidInput(_UNSEALED.format(name=one.spec.name))
                 transport = self._parts.open(one.spec, self._parts.services)
                 call = await transport.prepare(MessageWords.from_json(message.words), message.key, message.at, repeats=message.repeats)
                 message = message._replace(process=call.process)

@@ -76,6 +76,22 @@ def transport_of(spec: ChannelSpec, services: ConnectorServices) -> Transport:
     return _HookTransport(spec, options, services) if spec.way == HOOK else _AppriseTransport(spec, options, services)
 
 
+async def check_channel(spec: ChannelSpec, services: ConnectorServices) -> None:
+    """Check that messages could be sent to a channel, as far as that can be told without sending one.
+
+    :raises InvalidInput: if its place or an option is not valid.
+    :raises ToolFailed: if its program or apprise is not there.
+    """
+    transport = transport_of(spec, services)
+    try:
+        if isinstance(transport, _ProgramTransport):
+            await transport.check()
+        elif spec.way == APPRISE:
+            apprise_folder()
+    finally:
+        await transport.close()
+
+
 def parted_place(spec: ChannelSpec) -> tuple[str, str]:
     """Return the place of a channel as the image keeps it, and what of it is a secret, which is kept beside the image; empty if nothing is.
 
@@ -106,6 +122,9 @@ class _ProgramTransport:
                 raise InvalidInput(f"{{{name}}} is not a field of notices{nearest(name, FIELDS)}; allowed are {', '.join(FIELDS)}")
         self._names = template.names
         self._connector = ProgramConnector(ConnectionSpec(spec.name, "program", spec.place, options), services)
+
+    async def check(self) -> None:
+        await self._connector.tools()
 
     async def prepare(self, words: MessageWords, key: str, at: float, *, repeats: bool) -> ToolCall:
         told = words.repeated() if repeats else words

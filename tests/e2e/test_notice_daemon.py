@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+from batos.config import load
+from batos.doctor import connections
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, batos, daemon, until
 from tests.support.notices import world
@@ -28,6 +31,10 @@ def test_a_channel_is_added_tried_and_told_of_missions_over_a_kill(tmp_path: Pat
             assert batos(running, "notices", "test", "desk")[1]["messages"][0]["state"] == "DONE"
             there.answers = [403]
             assert batos(running, "notices", "test", "desk")[0] == 1
+            assert batos(running, "notices", "add", "bad", "--program", "/bin/nosuchprogram {title}")[0] == 2
+            (check,) = [one for one in asyncio.run(connections(load(), running.endpoint)) if one.finding.startswith("desk")]
+            assert (check.name, check.state) == ("notices", "warn")
+            assert "403" in check.finding
             peer.ask("submit", id="first", brief=BRIEF)
             assert peer.result("first")["state"] == "COMPLETE"
             until(lambda: "first" in there.told)

@@ -80,7 +80,7 @@ class PostOffice:
 
     async def add(self, name: str, way: str, place: str, **said: Any) -> None:
         """Add a channel of all facts."""
-        await self.image.system(notice_channels.add, ChannelSpec(name, way, place, **{"on": FACTS, **said}), 1.0)
+        await self.image.system(notices.add_channel, ChannelSpec(name, way, place, **{"on": FACTS, **said}), 1.0)
 
     async def accept(self, id: str, brief: str = "", **options: Any) -> None:
         """Accept a mission."""
@@ -128,11 +128,11 @@ class PostOffice:
         """Number of notices that wait."""
         return sum(len(one.waiting) + one.more for one in self.image.read(notices.states))
 
-    async def until(self, so: Callable[[], Any]) -> None:
+    async def until(self, so: Callable[[], Any], pause_s: float = 0.01) -> None:
         """Wait until something is so."""
         async with asyncio.timeout(30):
             while not so():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(pause_s)
 
 
 @contextlib.asynccontextmanager

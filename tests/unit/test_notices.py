@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import subprocess
 import sys
 import zoneinfo
 from pathlib import Path
@@ -14,8 +15,8 @@ import pytest
 
 from batos.bus import ScheduleStopped
 from batos.errors import BatosError, InvalidInput
-from batos.image import ledger, notice_channels, notices
-from batos.image.effects import DONE, FAILED, IN_DOUBT
+from batos.image import effects, ledger, notice_channels, notices
+from batos.image.effects import DONE, FAILED, IN_DOUBT, EffectRecord
 from batos.image.notice_channels import ChannelSpec
 from batos.image.notices import ChangeFact, Notice
 from batos.notices.courier import NoticeLimits
@@ -24,6 +25,7 @@ from batos.notices.quiet_hours import QuietHours
 from batos.notices.transports import parted_place, transport_of
 from batos.schedules import book
 from batos.tools.definitions import ConnectorServices
+from batos.tools.effects import HOW
 from tests.support.notices import SOON, opened, world
 
 
@@ -75,6 +77,62 @@ async def test_a_rule_says_which_facts_of_which_missions_are_told(tmp_path: Path
                 await office.end("c", None)
                 await office.until(lambda: len(there.told) == 2)
             assert sorted(there.told) == ["a", "c"]
+
+
+async def test_a_doubt_is_told_as_such_where_its_user_is_asked_and_where_nobody_asks_any_more(tmp_path: Path) -> None:
+    def intended(root: Any, mission: str) -> str:
+        key = effects.key_of("image", mission, "shop.order", "{}", 0)
+        effects.intend(root, mission, EffectRecord(key, "shop.order", "acts", "{}", 0, effects.INTENDED, 1.0))
+        return key
+
+    with world() as there:
+        async with opened(tmp_path) as office:
+            await office.add("desk", "hook", there.url, on=("doubt",))
+            async with office.courier():
+                for id in ("a", "b", "c"):
+                    await office.accept(id)
+                key = await office.image.system(intended, "a")
+                question = f"shop.order {{}} was cut off and may have happened [{key[:8]}]. Say {HOW}."
+                await office.image.system(ledger.ask_question, "c", "Which colour?", 0, 0)
+                await office.image.system(ledger.ask_question, "a", question, 0, 0)
+                await office.until(lambda: there.told == ["a"])
+                assert "may have happened" in there.heard[0]["text"]
+                await office.image.system(intended, "b")
+                await office.end("b", None, code="cancelled")
+                await office.until(lambda: there.told == ["a", "b"])
+                assert "batos effects --doubt" in there.heard[1]["text"]
+
+
+async def test_a_channel_that_a_message_bent_is_told_nothing_and_an_undo_of_its_user_counts(tmp_path: Path) -> None:
+    def bend(root: Any, place: str) -> None:
+        root["lobby"].notices.desk._slots["place"] = place
+
+    with world() as there, world() as elsewhere:
+        async with opened(tmp_path) as office:
+            await office.add("desk", "hook", there.url)
+            await office.image.system(bend, elsewhere.url)
+            async with office.courier() as courier:
+                assert (await courier.test("desk", "t1")).state == FAILED
+                assert "something else" in office.messages()[0].why
+                await office.image.system(bend, there.url)
+                assert (await courier.test("desk", "t2")).state == DONE
+            assert not elsewhere.heard
+
+
+async def test_a_fault_in_what_is_noted_keeps_no_mission_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as office:
+        await office.add("desk", "program", "true")
+        monkeypatch.setattr(notices, "note", lambda *args, **more: int("none"))
+        await office.accept("a")
+        await office.end("a", None)
+        assert office.image.read(ledger.record_of, "a").state == ledger.FAILED
+
+
+def test_a_daemon_without_channels_loads_nothing_that_sends() -> None:
+    heavy = ("batos.notices.courier", "batos.notices.transports", "batos.tools.http_sending", "apprise")
+    code = f"import sys, batos.app.kernel; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 async def test_a_schedule_that_stopped_is_told(tmp_path: Path) -> None:
@@ -262,7 +320,7 @@ async def test_a_channel_that_was_removed_or_paused_is_told_nothing(tmp_path: Pa
                 await office.image.system(notice_channels.set_paused, "desk", False)
                 courier.stir()
                 await office.until(lambda: there.heard)
-                await office.image.system(notice_channels.remove, "desk")
+                await office.image.system(notices.remove_channel, "desk")
                 await office.accept("b")
                 await office.end("b")
             assert there.told == ["a"]
