@@ -42,7 +42,6 @@ TOKEN_NAME = "doors.token"  # noqa: S105  the name of its file
 _FORMER_NAME = "console.token"  # the console had a server and a token of its own
 _TOKEN_BYTES = 32
 _LONGEST = 1024  # bytes read of a token's file
-FOREIGN = "A page of another site made this request."
 
 
 def token_of(data: Path) -> str:
@@ -139,15 +138,18 @@ class Access:
         """Return True if the text is the token, in constant time."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
-    def foreignness(self, headers: Mapping[str, str]) -> tuple[int, str]:
+    def foreignness(self, headers: Mapping[str, str], names: Collection[str] = (), *, links: bool = True) -> tuple[int, str]:
         """Return status and reason for refusing a request by its Host and Origin; 0 if they are ours.
 
         :param headers: by lower-case names.
+        :param names: valid values of `Host`, in lower case, in the place of the server's own.
+        :param links: True if a link may be followed from a page of another site.
         """
-        if headers.get("host", "").lower() not in self.hosts:
+        names = names or self.hosts
+        if headers.get("host", "").lower() not in names:
             return 421, f"This server answers only at {self.address}. The name that was asked for is another one."
-        if is_foreign(headers, self.hosts):
-            return 403, FOREIGN
+        if is_foreign(headers, names) or (not links and headers.get("sec-fetch-site") in ("cross-site", "same-site")):
+            return 403, "A page of another site made this request."
         return 0, ""
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
@@ -163,7 +165,7 @@ class Access:
             return f"This page does not accept the method {method[:16]}."
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if site not in (None, "same-origin"):
-            return FOREIGN
+            return "A page of another site made this request."
         if origin is None and site is None:
             return "The browser did not say which page made this request (it sent neither Origin nor Sec-Fetch-Site)."
         return ""

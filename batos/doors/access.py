@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batos.config import MIB
 from batos.config.limits import Limits, limit
-from batos.console.access import FOREIGN, Access
+from batos.console.access import Access
 from batos.console.connections import ConnectionSlot
 
 _REFUSED = "the token of this daemon is missing or wrong; `batos doors` prints it: send it as the API key (Authorization: Bearer TOKEN)"
@@ -138,12 +138,10 @@ class DoorGuard:
 
     def _checked(self, headers: Headers, given: str) -> tuple[int, str]:
         """Return the status and the reason of a refusal; 0 if the request is admitted."""
-        status, why = self._access.foreignness(headers)
-        if status:
-            return status, why
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):  # nor is a link to be followed from there
-            return 403, FOREIGN
-        return (0, "") if self._access.is_token(given) else (401, _REFUSED)
+        status, why = self._access.foreignness(headers, links=False)
+        if not status and not self._access.is_token(given):
+            return 401, _REFUSED
+        return status, why
 
 
 def _first(path: str) -> str:

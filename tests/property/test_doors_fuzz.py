@@ -6,20 +6,14 @@ import base64
 import json
 import urllib.parse
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batos.app.kernel import Kernel
-from batos.console.api_client import Asker
 from batos.doors.access import DoorLimits
-from tests.support.doors import door_token, kernel_with_doors, user
-from tests.support.kernel_thread import KernelThread
-from tests.support.missions import FakeInference
+from tests.support.doors import Served, accepted, door_token, user
 
 ROUTES = (
     ("GET", "/"), ("GET", "/v1/models"), ("GET", "/v1/models/batos"), ("POST", "/v1/chat/completions"), ("GET", "/api/version"),
@@ -52,29 +46,9 @@ payloads = st.binary(max_size=60) | bodies.map(lambda value: json.dumps(value).e
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-async def accepted(kernel: Kernel) -> list[dict[str, Any]]:
-    found = await Asker(kernel.transport.dispatcher, kernel.settings).ask("missions", system=False)
-    return list(found["missions"])
-
-
-class Served(KernelThread):
-    """A kernel with doors, and a client with the token."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(kernel_with_doors(folder, FakeInference(), limits=(DoorLimits(body_bytes=2048, messages=8),)))
-        assert self.kernel.doors is not None
-        self.client = httpx.Client(
-            base_url=self.kernel.doors.address, headers={"Authorization": f"Bearer {door_token(self.kernel)}"}, timeout=60
-        )
-
-    def close(self) -> None:
-        self.client.close()
-        super().close()
-
-
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    made = Served(tmp_path_factory.mktemp("doors"))
+    made = Served(tmp_path_factory.mktemp("doors"), DoorLimits(body_bytes=2048, messages=8))
     try:
         yield made
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.routing import Route
 
+from batos.config import Settings
 from batos.console.api_client import Asker
 from batos.console.app import GET, POST
 from batos.doors.app import application
 from batos.doors.routes import DoorServices
-from tests.support.doors import door_token, kernel_with_doors
-from tests.support.kernel_thread import KernelThread
-from tests.support.missions import FakeInference
+from tests.support.doors import Served, accepted, door_token
 
 BROWSER = {"Accept": "text/html,*/*;q=0.8"}
 FIELDS = (
@@ -40,7 +40,9 @@ FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 
 def interfaces() -> list[tuple[str, str]]:
     """Each method and path of the interfaces, as they are now."""
-    routes = application(DoorServices(*(MagicMock() for _ in range(3)), settings=MagicMock())).routes  # type: ignore[arg-type]
+    needed = [one.name for one in dataclasses.fields(DoorServices) if one.default is one.default_factory is dataclasses.MISSING]
+    services: dict[str, Any] = {**{name: MagicMock() for name in needed}, "settings": Settings()}
+    routes = application(DoorServices(**services)).routes
     found = [one for one in routes if isinstance(one, Route)]
     return [(method, one.path.replace("{", "").replace("}", "").replace(":path", "")) for one in found for method in one.methods or ()]
 
@@ -48,29 +50,29 @@ def interfaces() -> list[tuple[str, str]]:
 PAGES = [*(("GET", path) for path in GET), *(("POST", path) for path in POST)]
 
 
-class Browsing(KernelThread):
+class Browsing(Served):
     """A kernel with doors and console, a browser that is signed in, and one that is not."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(kernel_with_doors(folder, FakeInference()))
+        super().__init__(folder)
         assert self.kernel.console is not None
         self.address = self.kernel.console.address
-        self.client = httpx.Client(base_url=self.address, headers={**BROWSER, "Origin": self.address}, timeout=60, verify=False)
-        assert self.client.get(self.kernel.console.link).status_code == 303
+        self.browser = httpx.Client(base_url=self.address, headers={**BROWSER, "Origin": self.address}, timeout=60, verify=False)
+        assert self.browser.get(self.kernel.console.link).status_code == 303
         self.stranger = httpx.Client(base_url=self.address, timeout=60, verify=False)
 
     def status(self, method: str, path: str, **more: Any) -> int:
         """The status of an answer, of which not all may ever come: a live page ends with its reader."""
-        with self.client.stream(method, path, **more) as answer:
+        with self.browser.stream(method, path, **more) as answer:
             return answer.status_code
 
     def facts(self) -> tuple[Any, ...]:
         """What a request that was let in could have changed."""
         asker = Asker(self.kernel.transport.dispatcher, self.kernel.settings)
-        return self.run(asker.ask("missions", system=False))["missions"], self.run(asker.ask("schedules"))["schedules"]
+        return self.run(accepted(self.kernel)), self.run(asker.ask("schedules"))["schedules"]
 
     def close(self) -> None:
-        self.client.close()
+        self.browser.close()
         self.stranger.close()
         super().close()
 
@@ -121,7 +123,7 @@ def test_strangers_are_refused_at_each_route(house: Browsing, method: str, path:
         ({"Origin": "null"}, 403), ({"Origin": house.address.replace("http:", "https:")}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403), ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "img"}, 403),
     ):  # fmt: skip
-        assert house.client.request(method, path, data=form, headers={**let_in, **more}).status_code == status, more
+        assert house.browser.request(method, path, data=form, headers={**let_in, **more}).status_code == status, more
     assert house.facts() == before
 
 
@@ -132,6 +134,6 @@ def test_strangers_are_refused_at_each_route(house: Browsing, method: str, path:
     accept=st.sampled_from(["text/html", "*/*"]),
 )
 def test_no_path_is_a_fault_of_the_server(house: Browsing, path: str, signed_in: bool, accept: str) -> None:
-    client = house.client if signed_in else house.stranger
+    client = house.browser if signed_in else house.stranger
     url = "/x" + urllib.parse.quote(path, safe="")
     assert client.get(url, headers={"Accept": accept}).status_code in (401, 404)
