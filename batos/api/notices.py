@@ -147,7 +147,7 @@ class NoticeRequests:
         return {"type": "notice_log", "messages": [notices.to_wire(one) for one in found]}
 
     def _listed(self) -> Reply:
-        untold = self._image.read(lambda root: sum(1 for _ in notices.untold(root)))
+        untold = self._image.read(lambda root: sum(1 for _ in notices.untold(root, time.time())))
         told = [self._line(one) for one in self._image.read(notices.states)]
         return {"type": "notices", "channels": told, "untold": untold, "tied": self._tied()}
 

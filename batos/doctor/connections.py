@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 from pathlib import Path
@@ -24,9 +25,12 @@ async def connections(settings: Settings, endpoint: str) -> list[Check]:
     """
     from batos.wire import Client, ClientKeys
 
+    noticing: dict[str, Any] = {"channels": [], "untold": 0}
     try:
         async with Client(endpoint, keys=ClientKeys.of(settings)) as client:
-            told, noticing = await client.tools(), await client.notices()
+            told = await client.tools()
+            with contextlib.suppress(BatosError):  # a daemon of an earlier version has no notices
+                noticing = await client.notices()
     except BatosError as e:
         return [Check("tools", "warn", f"the daemon did not tell of its connections: {e.message}", "ask it with `batos tools`")]
     found = list(await asyncio.gather(*(_connection(one) for one in told["connections"])))

@@ -33,6 +33,8 @@ MOST_WAITING = 500
 """Notices that wait for one channel; more are only counted."""
 KEPT = 500
 """Messages whose outcome is remembered, of all channels together."""
+UNTOLD_S = 7 * 86400.0
+"""Seconds for which a message that was not told for sure is spoken of; the log has it longer."""
 TITLE_CHARS, TEXT_CHARS = 120, 700
 _CHANGES_KEPT = 100
 _CANCELLED = "cancelled"
@@ -367,9 +369,9 @@ def messages(root: Root, channel: str = "", most: int = KEPT) -> list[NoticeMess
     return found
 
 
-def untold(root: Root) -> Iterator[NoticeMessage]:
-    """Yield the messages that are kept and were not told for sure, the newest first: failed, or in doubt, and not sent again."""
-    return (one for one in messages(root) if one.state in (FAILED, IN_DOUBT) and not one.again)
+def untold(root: Root, now: float) -> Iterator[NoticeMessage]:
+    """Yield the messages of the last days that were not told for sure, the newest first: failed, or in doubt, and not sent again."""
+    return (one for one in messages(root) if one.state in (FAILED, IN_DOUBT) and not one.again and now - one.at < UNTOLD_S)
 
 
 def key_of(image: str, channel: str, *what: int | str) -> str:

@@ -287,7 +287,9 @@ async def test_a_channel_that_fails_is_tried_again_a_bounded_number_of_times(tmp
                 await office.until(lambda: office.messages()[0].state == FAILED and not office.messages()[0].again)
             last = office.messages()[0]
             assert (last.attempts, "404" in last.why) == (SOON.tries, True)
-            assert office.image.read(lambda root: [one.key for one in notices.untold(root)]) == [last.key]
+            now = last.at
+            assert office.image.read(lambda root: [one.key for one in notices.untold(root, now)]) == [last.key]
+            assert office.image.read(lambda root: list(notices.untold(root, now + notices.UNTOLD_S))) == []
 
 
 async def test_a_channel_that_tells_at_most_once_tells_nothing_twice(tmp_path: Path) -> None:
