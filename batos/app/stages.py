@@ -24,6 +24,7 @@ from batos.api.administration import FactRequests, ModelRequests, PersonaRequest
 from batos.api.dispatcher import Dispatcher
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
+from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
@@ -32,6 +33,7 @@ from batos.app.autonomy import Autonomy, ImprovementLoop, measured
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
+from batos.app.notices import notice_requests
 from batos.app.tools import ToolStage
 from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
@@ -43,7 +45,7 @@ from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
 from batos.forge import machine, versions
-from batos.image import daemon_files, model_registry, retention
+from batos.image import daemon_files, model_registry, notice_channels, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
@@ -88,6 +90,7 @@ _INSTALL = (
     tool_messages.install,
     description_writer.install,
     book.install,
+    notice_channels.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -415,6 +418,10 @@ class StartedStages:
         """Return the seconds since the start."""
         return time.monotonic() - self.begun
 
+    def pages(self) -> str:
+        """Return the address of the console's pages; "" if none are served."""
+        return self.doors.console.address if self.doors is not None and self.doors.console is not None else ""
+
     def info(self) -> Record:
         """Return facts about the daemon, as the wire's `info` gives them."""
         substrate, image = self.models.substrate, self.storage.image
@@ -427,7 +434,7 @@ class StartedStages:
             "model": substrate.profile.base,
             "why_model": substrate.chosen.why,
             "endpoints": self.endpoints,
-            "console": self.doors.console.address if self.doors is not None and self.doors.console is not None else None,
+            "console": self.pages() or None,
             "doors": (self.doors.address or None) if self.doors is not None else None,
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
@@ -453,6 +460,7 @@ class TransportStage:
     missions: MissionRequests
     personas: PersonaRequests
     schedules: Schedules
+    notices: NoticeRequests
     listener: Listener | None
 
 
@@ -468,6 +476,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -487,6 +496,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
                 schedules,
+                notices,
             ],
         )
         listener = None
@@ -501,14 +511,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, notices, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, schedules: Schedules, notices: NoticeRequests) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -532,5 +542,6 @@ async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterato
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
+        await life.enter_async_context(notices.running())
         await life.enter_async_context(schedules.running())
         yield

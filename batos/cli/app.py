@@ -37,6 +37,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "replay": "missions",
         "failures": "missions",
         "schedule": "schedules",
+        "notices": "notices",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
     "Tools and what they did": {

@@ -127,7 +127,7 @@ def place_of(places: PlaceOptions, given: ConnectionOptions) -> Place:
         path, writable = (value[:-3], True) if value.endswith(":rw") else (value.removesuffix(":ro"), False)
         return Place(kind, _absolute(path), {**options, **({"writable": True} if writable else {})}, form)
     if kind == "program" or (kind == "mcp" and not value.startswith(_WEB)):
-        return Place(kind, _command(kind, value), options, form)
+        return Place(kind, absolute_command(kind, value), options, form)
     if kind == "openapi" and not value.startswith(_WEB):
         return Place(kind, _absolute(value), options, form)
     return Place(kind, "" if kind == "web" else value, options, form)
@@ -167,17 +167,17 @@ def _options(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     found: dict[str, Any] = {
         "search": given.search, "server": given.server, "key_header": given.key_header, "seconds": given.seconds,
         "trust": given.trust or None, "private": given.private or None,
-        "headers": _pairs("--header", given.header, ":"), "env": _pairs("--env", given.env, "="),
-        **_by_tool(kind, given), **{name: value_of(text) for name, text in _pairs("--option", given.more, "=").items()},
+        "headers": pairs_of("--header", given.header, ":"), "env": pairs_of("--env", given.env, "="),
+        **_by_tool(kind, given), **{name: value_of(text) for name, text in pairs_of("--option", given.more, "=").items()},
     }  # fmt: skip
     for flag, name in (("--header", "headers"), ("--env", "env")):
-        _check_no_secret(flag, found[name])
+        check_no_secret(flag, found[name])
     return {name: value for name, value in found.items() if value not in (None, {}, "")}
 
 
 def _by_tool(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     tables = {
-        name: _pairs(f"--{name}", value, "=")
+        name: pairs_of(f"--{name}", value, "=")
         for name, value in (("class", given.classes), ("look", given.looks), ("undo", given.undos), ("key", given.keys))
     }
     for tool, chosen in tables["class"].items():
@@ -190,7 +190,12 @@ def _by_tool(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     return {"classes": {tool: chosen["class"] if list(chosen) == ["class"] else chosen for tool, chosen in merged.items()}}
 
 
-def _pairs(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
+def pairs_of(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
+    """Return the names and values of an option that is repeated.
+
+    :param sign: what stands between the two.
+    :raises typer.BadParameter: for a word without it, and for a name that is given twice.
+    """
     found: dict[str, str] = {}
     for text in given or ():
         name, there, value = text.partition(sign)
@@ -202,8 +207,11 @@ def _pairs(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
     return found
 
 
-def _check_no_secret(flag: str, given: dict[str, str]) -> None:
-    """Refuse a value that looks like a secret: it would be in the image, and stay in its history."""
+def check_no_secret(flag: str, given: dict[str, str]) -> None:
+    """Refuse a value that looks like a secret: it would be in the image, and stay in its history.
+
+    :raises typer.BadParameter: with the way to keep it beside the image.
+    """
     for name, value in given.items():
         if _TELLTALE.search(name) and value and _BY_NAME not in value:
             raise typer.BadParameter(
@@ -218,8 +226,11 @@ def _absolute(path: str) -> str:
     return str(Path(os.path.abspath(os.path.expanduser(path))))
 
 
-def _command(kind: str, text: str) -> str:
-    """Return a command line whose program is an absolute path."""
+def absolute_command(kind: str, text: str) -> str:
+    """Return a command line whose program is an absolute path.
+
+    :raises typer.BadParameter: if it is not valid, or its program is not there.
+    """
     try:
         words = shlex.split(text)
     except ValueError as e:

@@ -24,8 +24,8 @@ log = structlog.get_logger("batos.console")
 _REQUESTS = 64  # connections of signed-in browsers, without live pages; a request on one more is answered 503
 _NEEDED = "jinja2"
 
-Listen = Callable[[str, Callable[[dict[str, Any]], None]], None]
-"""Subscribes to a kind of events of all missions."""
+Listen = Callable[[str, Callable[[dict[str, Any]], None]], Callable[[], None]]
+"""Subscribes to a kind of events of all missions; returns the function that ends that."""
 
 
 def is_installed() -> bool:

@@ -159,7 +159,7 @@ class Doors:
 
         limits = DoorLimits.of(self._settings)
         self._turns = TurnLog(self._settings.data, limits.turns)
-        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings)
+        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings, listen)
         services.at_stop.extend((*self._at_stop, services.missions.stop))
         app = application(services)
         self._at_stop = services.at_stop

@@ -49,6 +49,15 @@ from batos.wire.fields import (
     Target,
     Words,
 )
+from batos.wire.notice_schemas import (
+    NoticeAddRequest,
+    NoticeLogRequest,
+    NoticePauseRequest,
+    NoticeRemoveRequest,
+    NoticeResumeRequest,
+    NoticesRequest,
+    NoticeTestRequest,
+)
 from batos.wire.schedule_schemas import (
     ScheduleAddRequest,
     SchedulePauseRequest,
@@ -74,15 +83,15 @@ from batos.wire.tool_schemas import (
 
 __all__ = [
     "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image",
-    "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
-    "ModelsRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest",
-    "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest",
-    "ScheduleRunRequest", "SchedulesRequest",
-    "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
-    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolDescribeRequest",
-    "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
-    "ToolUngrantRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
+    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
+    "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
+    "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
+    "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
+    "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
+    "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
+    "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
+    "ToolDescribeRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest", "ToolUngrantRequest",
+    "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -354,5 +363,7 @@ OPS: dict[str, type[Request]] = {
     "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
     "effect_settle": EffectSettleRequest, "schedules": SchedulesRequest, "schedule_add": ScheduleAddRequest,
     "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,
-    "schedule_run": ScheduleRunRequest,
+    "schedule_run": ScheduleRunRequest, "notices": NoticesRequest, "notice_add": NoticeAddRequest, "notice_pause": NoticePauseRequest,
+    "notice_resume": NoticeResumeRequest, "notice_remove": NoticeRemoveRequest, "notice_test": NoticeTestRequest,
+    "notice_log": NoticeLogRequest,
 }  # fmt: skip

@@ -52,6 +52,8 @@ FIELDS = {
     "tool_grants": {"grants"},
     "effects": {"effects"},
     "schedules": {"schedules"},
+    "notices": {"channels", "untold", "tied"},
+    "notice_log": {"messages"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }
 
