@@ -3,8 +3,9 @@
 One place on loopback serves each document and each answer below; another one, which nobody named, notes whatever reaches it. Each document
 is added as a connection by its URL, as a user would; of each connection that comes of it every operation is called, also with arguments
 that climb. A request counts as `outside` if it reaches the other place, leaves the base of the API, or carries the secret to where it does
-not belong; a redirection within the place that its user named is none. Each case runs in a process of its own, which tells its slowest
-step (adding the connection, or one call) in seconds, and the mebibytes that it grew by at its peak.
+not belong. A redirection within the place that its user named does not count, nor does a part of the document that lies there. Each case
+runs in a process of its own, which tells its slowest step (adding the connection, or one call) in seconds, and the mebibytes that it grew
+by at its peak.
 
 Documents: references that double at each of forty levels, circular ones, and such to files and other hosts; schemas, JSON and YAML nested
 a hundred thousand deep; aliases of YAML that explode; an enumeration of a million values; a hundred thousand parameters; sixty thousand
@@ -274,7 +275,7 @@ class Places:
 
     def __init__(self, kind: str, case: str) -> None:
         self.document, self.case = case if kind == "document" else "", case
-        self.content, self.status = b"", ""
+        self.content, self.status, self.adding = b"", "", True
         self.outside: list[str] = []
         self.here = self.other = ""
 
@@ -299,10 +300,12 @@ class Places:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             path = head.split(" ")[1]
-            if path == "/document":
-                if SECRET in head:
-                    self.outside.append("the secret went for the document")
+            if SECRET in head and not path.startswith("/api/") and self.case != "climbing":
+                self.outside.append(f"the secret went for {path}")
+            elif path == "/document":
                 await self._document(writer)
+            elif self.adding:  # a part of the document, at the place that its user named
+                await _send(writer, "404 Not Found", b"")
             elif path == "/admin" and self.status and self.case == "climbing":
                 await _send(writer, "200 OK", b"{}")  # the place sent a request on within itself
             elif path.startswith("/api/") and "/.." not in path and "/%2e%2e" not in path.lower():
@@ -369,7 +372,7 @@ async def attack(kind: str, case: str) -> dict[str, Any]:
             options = {"headers": {"Authorization": "Bearer {secret:KEY}"}, "seconds": LEAST_S}
             spec = ConnectionSpec("api", "openapi", f"{places.here}/document", options)
             before, taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, list[float]()
-            found = {"kind": kind, "case": case, "said": await _became(toolbox, spec, taken)}
+            found = {"kind": kind, "case": case, "said": await _became(toolbox, spec, taken, places)}
             found["seconds"] = round(max(taken), 2)
             found["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
             await toolbox.close()
@@ -377,11 +380,12 @@ async def attack(kind: str, case: str) -> dict[str, Any]:
     return found | {"outside": places.outside[:5]}
 
 
-async def _became(toolbox: Toolbox, spec: ConnectionSpec, taken: list[float]) -> str:
+async def _became(toolbox: Toolbox, spec: ConnectionSpec, taken: list[float], places: Places) -> str:
     """Add a connection, call its operations; tell what came of it, and the seconds of each step. What is told must not hold the secret."""
     try:
         with _timed(taken):
             added = await toolbox.add(spec)
+        places.adding = False
     except BatosError as e:
         return f"refused: {_public(e.message)}"
     said = []

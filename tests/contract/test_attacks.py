@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.tools.yaml_depth import DEEPEST, check_depth
+from batos.tools.openapi_values import YAML_DEPTH, check_depth
 
 ATTACKS = Path(__file__).parents[2] / "bench" / "attacks.py"
 SLOWEST_S = 90.0  # all cases at once on a busy machine; those that never end are given up after 3 s
@@ -41,4 +41,4 @@ def test_yaml_that_may_be_nested_too_deep_is_not_given_to_its_parser(data: bytes
 
 
 def test_yaml_of_usual_depth_passes_however_long_it_is() -> None:
-    check_depth(b"a:\n  - {b: [1, 2]}\n" * 100_000 + b"c: 'half open [0, 1)'\n" * (DEEPEST - 1))
+    check_depth(b"a:\n  - {b: [1, 2]}\n" * 100_000 + b"c: 'half open [0, 1)'\n" * (YAML_DEPTH - 1))

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
 
@@ -37,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with ScriptedOllama() as server:
         provisioned(server).say(lambda request: '{"tea": "mint"}' if request.get("format") else ANSWER)
         with daemon(folder, ollama_host=server.host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
-            yield Place(peer.ask("info")["doors"], token_of(folder, TOKEN_NAME), peer, server)
+            yield Place(peer.ask("info")["doors"], token_of(folder), peer, server)
 
 
 def told_by(client: str, place: Place) -> dict[str, Any]:
@@ -56,10 +55,28 @@ def test_openai_python(place: Place) -> None:
     assert "SYNTHESIZING" in told["thought"]
     assert told["live"] == ANSWER
     assert told["usage"] == told["tokens"] > 0
+    assert told["vectors"][0] == told["vectors"][1] > 1
+    assert (told["embed_tokens"], told["packed"] < 1e-6) == (2, True), "base64, which the client asks for by itself, is the same vector"
     assert json.loads(told["value"]) == {"tea": "mint"}
     assert (told["missing"], told["stranger"]) == ([404, "model_not_found"], [401, "invalid_api_key"])
     rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
     assert rows[told["followed"]]["context"] in rows, "the next turn follows the mission before"
+    assert len({told["followed"], *told["again"]}) == 3, "who asks anew wants another answer"
+
+
+@needs_clients
+def test_openai_python_responses(place: Place) -> None:
+    told = told_by("responses", place)
+    assert told["whole"] == told["streamed"] == told["helper"] == told["snapshot"] == told["retrieved"] == told["replayed"] == ANSWER
+    assert (told["status"], told["cancelled"], told["unknown"]) == ("completed", "completed", [])
+    assert told["types"] == ["reasoning", "message"]
+    assert (told["events"][0], told["events"][-1]) == ("response.created", "response.completed")
+    assert told["tokens"] > 0
+    assert told["parsed"] == "mint"
+    rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
+    assert f"resp_{rows[told['followed']]['context']}" == told["first"] == told["before"]
+    assert told["missing"] == [404, "unknown_mission"]
+    assert "input_file" in told["refused"]
 
 
 @needs_clients
@@ -69,6 +86,8 @@ def test_ollama_python(place: Place) -> None:
     assert told["loaded"] == told["in_path"] == len(told["models"])
     assert {"completion", "tools"} <= set(told["capabilities"])
     assert told["whole"] == told["streamed"] == told["generated"] == ANSWER
+    assert told["vectors"] == [told["embedding"]] * 2
+    assert told["embed_tokens"] == 2
     assert (told["done"], told["missing"], told["stranger"]) == ("stop", 404, 401)
 
 
@@ -88,7 +107,7 @@ def test_a_turn_and_a_plain_one_on_a_real_ollama(tmp_path: Path, ollama_host: st
     import httpx
 
     with daemon(tmp_path, ollama_host=ollama_host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
-        headers = {"Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}"}
+        headers = {"Authorization": f"Bearer {token_of(tmp_path)}"}
         with httpx.Client(base_url=peer.ask("info")["doors"], headers=headers, timeout=120) as client:
             for model in ("batos", "batos:plain"):
                 body = {"model": model, "messages": [{"role": "user", "content": "Name one colour of the sky."}], "stream": True}
@@ -96,3 +115,12 @@ def test_a_turn_and_a_plain_one_on_a_real_ollama(tmp_path: Path, ollama_host: st
                 assert lines[-1] == "data: [DONE]"
                 found = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
                 assert "".join(one["choices"][0]["delta"].get("content") or "" for one in found).strip()
+            given = {"model": "minilm:embedded", "input": ["a cup of tea", "a mug of coffee"]}
+            ours = client.post("/v1/embeddings", json=given).json()
+            theirs = httpx.post(f"http://{ollama_host}/v1/embeddings", json=given, timeout=120).json()
+            assert ours["usage"] == theirs["usage"]
+            for mine, its in zip(ours["data"], theirs["data"], strict=True):
+                assert mine["embedding"] == pytest.approx(its["embedding"], abs=1e-5)
+            response = client.post("/v1/responses", json={"model": "batos:babs", "input": "Name one colour of the sea."}).json()
+            assert (response["status"], response["output"][-1]["type"]) == ("completed", "message")
+            assert response["usage"]["output_tokens"] > 0
