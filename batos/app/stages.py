@@ -436,6 +436,7 @@ class StartedStages:
             "endpoints": self.endpoints,
             "console": self.console.address if self.console is not None else None,
             "doors": self.doors.address if self.doors is not None else None,
+            "sendable": list(self.settings.now.doors.send),
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),

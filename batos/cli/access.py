@@ -1,8 +1,10 @@
 """The verbs `keys`, `console` and `doors`: CURVE keys with their roles, the link to the web console with its sessions, and
-address and token of the interfaces for chat clients."""
+address and token of the interfaces for clients of other makers."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -205,13 +207,20 @@ _CLIENTS: tuple[tuple[str, str], ...] = (
     ("llm (extra-openai-models.yaml; `llm keys set batos` takes the token)",
      "- model_id: batos\n  model_name: batos\n  api_base: {address}/v1\n  api_key_name: batos"),
     ("VS Code, and other clients of Ollama that take only an address", "{address}/token/{token}"),
+    ("Claude Code, with the tools of MCP", "claude mcp add --transport http batos {address}/mcp --header 'Authorization: Bearer {token}'"),
+    ("VS Code, with the tools of MCP (.vscode/mcp.json)",
+     "{{\"servers\": {{\"batos\": {{\"type\": \"http\", \"url\": \"{address}/mcp\", "
+     "\"headers\": {{\"Authorization\": \"Bearer {token}\"}}}}}}}}"),
+    ("Claude Desktop (claude_desktop_config.json), and other clients of MCP that start a program",
+     "{{\"mcpServers\": {{\"batos\": {{\"command\": {program}, \"args\": {words}}}}}}}"),
 )  # fmt: skip
 """Clients, each with its settings."""
 
 
 @app.command()
 def doors(connect: Connect = None, as_json: Json = False) -> None:
-    """Print address and token of the interfaces of OpenAI and Ollama, with settings for chat clients. Whoever has the token is let in."""
+    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Whoever has the token is let
+    in."""
     output = Output(as_json)
     info = ask(endpoint(connect), lambda client: client.info())
     address = info.get("doors")
@@ -226,9 +235,15 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
     file = token_file(Path(info["data"]))
     token = token_of(file.parent, file.name)
     if output.as_json:
-        output.document({"type": "doors", "address": address, "openai": f"{address}/v1", "ollama": address, "token": token})
+        told = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
+        output.document({"type": "doors", **told})
         return
     typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain")
-    for name, told in _CLIENTS:
+    own = Path(sys.executable).with_name("batos")
+    facts = {
+        "program": json.dumps(str(own) if own.exists() else "batos"),
+        "words": json.dumps(["mcp", *(["--connect", connect] if connect else [])]),
+    }
+    for name, words in _CLIENTS:
         typer.echo(f"\n{name}:")
-        typer.echo("".join(f"  {line}\n" for line in told.format(address=address, token=token).splitlines()), nl=False)
+        typer.echo("".join(f"  {line}\n" for line in words.format(address=address, token=token, **facts).splitlines()), nl=False)

@@ -1,8 +1,8 @@
-"""Doors: the HTTP interfaces of others, so that their clients reach the daemon: OpenAI's and Ollama's chat.
+"""Doors: the interfaces of others, so that their clients reach the daemon: OpenAI's and Ollama's chat, and MCP.
 
 server.py         the socket on loopback; the stack behind it is loaded with the first connection
 access.py         Host, Origin and token, before any route
-app.py            the groups of routes: models.py, chats.py
+app.py            the groups of routes: models.py, chats.py, mcp_route.py
 routes.py         a group of routes: what it is given, how it is served
 answers.py        from a request to a mission or a plain inference, and to its end
 bodies.py         what a request may hold
@@ -10,6 +10,8 @@ turns.py          turns of a conversation: their keys, ids and briefs
 turn_log.py       which mission answered which turn
 missions.py       a turn as a mission: submitted, answered or found again, and followed
 forms.py          answers and errors, as OpenAI and Ollama have them
+mcp_server.py     the MCP server, by the SDK, over HTTP and standard streams; its tools: mcp_tools.py and mcp_missions.py
 
-A turn of a chat is a mission. The doors ask the dispatcher as any client does and have no rights of their own.
+A turn of a chat is a mission, and so is what an MCP client submits. The doors ask the dispatcher as any client does and have no rights of
+their own.
 """
