@@ -35,7 +35,7 @@ from pydantic import ValidationError
 from batos import __version__
 from batos.doors.mcp_missions import EventSource, McpTalk, MissionQuestion, until_settled
 from batos.doors.mcp_tools import FORMS, McpReply, McpToolForm, McpTools
-from batos.errors import BatosError
+from batos.errors import BatosError, DaemonUnavailable
 
 log = structlog.get_logger("batos.doors")
 INSTRUCTIONS = (
@@ -126,6 +126,8 @@ def mcp_server(tools: McpTools) -> Server[Any]:
             request = ElicitRequest(params=_form(wanted.mission, wanted.question))
             name = f"{_QUESTION}{wanted.question.number}"
             return InputRequiredResult(input_requests={name: request}, request_state=wanted.mission)
+        except DaemonUnavailable as e:
+            return _failed(f"{e.code}: {e.message}; what it has accepted goes on then: make the same call again, with the same key")
         except BatosError as e:
             return _failed(f"{e.code}: {e.message}")
         except MCPError:

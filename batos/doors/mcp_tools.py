@@ -142,6 +142,7 @@ class MemoryPassage(BaseModel):
     text: str
     title: str = ""
     source: str = Field(default="", description="the file, note or mission that it is of")
+    fits: bool = Field(default=True, description="false: it fits the question less well")
     day: str | None = None
     origin: str | None = Field(default=None, description="whose words: file, user, tool, or self (an answer of BAT OS's own)")
 
@@ -149,6 +150,7 @@ class MemoryPassage(BaseModel):
 class PassageList(BaseModel):
     """Passages, the best first."""
 
+    fits: bool = Field(description="whether any fits well: the nearest are there for any question")
     passages: list[MemoryPassage]
 
 
@@ -263,6 +265,7 @@ class McpTools:
 
         :param mission: id of the mission that an earlier round of the same call gave; None in the first round.
         :raises BatosError: if it is refused.
+        :raises UnknownMission: for a `mission` that none gave.
         """
         form = FORMS[name]
         try:
@@ -272,6 +275,8 @@ class McpTools:
             place = ".".join(str(part)[:64] for part in found["loc"])
             allowed = ", ".join(form.arguments.model_fields)
             raise InvalidInput(f"`{place}` of {name}: {found['msg'][:1].lower()}{found['msg'][1:200]}; it has {allowed}") from None
+        if mission is not None:
+            await self._daemon.ask("status", id=mission)  # a client may say anything: what no round gave is no mission
         return await self._calls[name](checked, mission, talk)
 
     async def _submit(self, given: SubmitArguments, mission: str | None, talk: McpTalk) -> McpReply:
@@ -306,15 +311,16 @@ class McpTools:
     async def _search(self, given: SearchArguments, mission: str | None, talk: McpTalk) -> McpReply:
         days = {"since": given.since or None, "until": given.until or None}
         reply = await self._daemon.ask("search", question=given.question, k=given.limit, source=given.source or None, **days)
-        shown = ("title", "source", "day", "origin")
+        shown = ("title", "source", "fits", "day", "origin")
         passages = [
             {"text": str(hit["text"])[:_PASSAGE], **{name: hit[name] for name in shown if hit.get(name) is not None}}
             for hit in reply["hits"]
         ]
-        found = PassageList.model_validate({"passages": passages})
-        lines = [
-            f"[{n}] {' - '.join(part for part in (one.title, one.source) if part)}\n{one.text}" for n, one in enumerate(found.passages, 1)
-        ]
+        found = PassageList.model_validate({"fits": bool(reply.get("fits", True)), "passages": passages})
+        lines = [] if found.fits or not passages else ["Nothing fits well; the nearest:"]
+        for n, one in enumerate(found.passages, 1):
+            about = " - ".join(part for part in (one.title, one.source, "fits less well" if found.fits and not one.fits else "") if part)
+            lines.append(f"[{n}] {about}\n{one.text}")
         return McpReply("\n\n".join(lines) or "The memory has nothing about it.", found.model_dump(exclude_none=True))
 
     async def _remember(self, given: RememberArguments, mission: str | None, talk: McpTalk) -> McpReply:

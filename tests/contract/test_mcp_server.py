@@ -25,6 +25,7 @@ from tests.support.mcp_clients import ERAS, AnsweringUser, called, mcp_client, r
 ANSWER = "A cup of mint tea, since it has no caffeine and lets you sleep."
 TEA = "Which tea shall I drink in the evening?"
 WAYS = ("http", "stdio")
+NODE = ROOT / "build" / "mcp" / "npm" / "node_modules"
 DOORS: dict[str, Any] = {"doors.enabled": "on", "doors.listen": "127.0.0.1:0", "doors.send": "memory.remember_ tools.notes.write_"}
 
 
@@ -113,6 +114,29 @@ async def test_the_clients_user_gives_leave_to_a_tool(place: Place, way: str, er
     assert len(user.asked) == 2
     assert (place.folder / "notes" / f"{way}-{era}-one.txt").read_text() == "rain"
     assert not (place.folder / "notes" / f"{way}-{era}-two.txt").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_sdk_for_typescript(place: Place, way: str, tmp_path: Path) -> None:
+    node = next(iter(sorted(NODE.glob("node-linux-*/bin/node"))), None)
+    if node is None or not (NODE / "@modelcontextprotocol" / "sdk").exists():
+        pytest.skip("the SDK for TypeScript is not here: `make mcp-servers` installs it where the machine has npm")
+    script = tmp_path / "client.mjs"
+    script.write_text((ROOT / "tests" / "support" / "mcp_client.mjs").read_text())
+    (tmp_path / "node_modules").symlink_to(NODE.resolve())
+    where = [f"{place.address}/mcp", place.token] if way == "http" else [sys.executable, "-m", "batos", "mcp", "--connect", place.endpoint]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([node, script, way, *where], env=environment, capture_output=True, text=True, timeout=2 * END_S, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["server"]["name"] == "batos"
+    hints = dict(told["tools"])
+    assert (hints["search"]["readOnlyHint"], hints["submit"]["destructiveHint"]) == (True, True)
+    assert (told["answer"], told["same"], told["sent"], told["refused"]) == (ANSWER, True, "COMPLETE", True)
+    assert any("SYNTHESIZING" in line for line in told["progress"])
+    (asked,) = told["asked"]
+    assert "notes.write" in asked
+    assert (place.folder / "notes" / f"node-{way}.txt").read_text() == "rain"
 
 
 async def test_nothing_but_the_protocol_is_written_to_standard_output(place: Place) -> None:
