@@ -19,7 +19,7 @@ from batos.errors import InvalidInput, RoleRefused
 Reply = dict[str, Any]
 WAIT_S = 45.0
 """Seconds that a call waits where it does not say otherwise: many clients give a call a minute."""
-_WAIT_LIMIT_S = 3600.0
+_WAIT_LIMIT_S = 600.0
 _REMEMBER_S = 50.0
 _PASSAGE = 2000  # characters of a passage that `search` shows
 _KEY = (

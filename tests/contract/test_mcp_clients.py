@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from mcp.client import Client
@@ -19,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 from batos.console.access import token_of
 from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
+from batos.wire.fields import State
 from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
 from tests.support.mcp_clients import ERAS, AnsweringUser, called, mcp_client, refused, text_of
 
@@ -30,13 +31,14 @@ DOORS: dict[str, Any] = {"doors.enabled": "on", "doors.listen": "127.0.0.1:0", "
 
 
 class Place(NamedTuple):
-    """A daemon."""
+    """A daemon, and the Ollama behind it."""
 
     endpoint: str
     address: str
     token: str
     peer: Peer
     folder: Path
+    server: ScriptedOllama
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with daemon(folder, ollama_host=server.host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
             added = peer.ask("tool_add", name="notes", kind="folder", place=f"{folder}/notes", options={"writable": True})
             assert added["type"] == "tools", added
-            yield Place(running.endpoint, peer.ask("info")["doors"], token_of(folder, TOKEN_NAME), peer, folder)
+            yield Place(running.endpoint, peer.ask("info")["doors"], token_of(folder, TOKEN_NAME), peer, folder, server)
 
 
 def program(endpoint: str) -> StdioServerParameters:
@@ -75,7 +77,9 @@ async def test_tools_missions_and_memory(place: Place, way: str, era: str) -> No
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         heard.append(message)
+        place.server.release()
 
+    place.server.hold()  # till progress was heard: a mission that has ended tells none
     async with client_of(place, way, era) as client:
         assert client.protocol_version == ("2026-07-28" if era == "auto" else "2025-11-25")
         assert client.server_info is not None
@@ -86,7 +90,7 @@ async def test_tools_missions_and_memory(place: Place, way: str, era: str) -> No
         key = f"{way} {era}"
         result = await client.call_tool("submit", {"brief": f"{TEA} ({key})", "key": key}, progress_callback=progress)
         assert text_of(result) == ANSWER
-        assert any("SYNTHESIZING" in str(one) for one in heard)
+        assert any(str(one).split(" ")[0] in get_args(State) for one in heard)
         again = await called(client, "submit", brief=f"{TEA} ({key})", key=key)
         assert again["id"] == result.structured_content["id"]
         assert (await called(client, "remember", text=f"The key of {key} is under the stone."))["state"] == "COMPLETE"
@@ -133,7 +137,6 @@ def test_the_sdk_for_typescript(place: Place, way: str, tmp_path: Path) -> None:
     hints = dict(told["tools"])
     assert (hints["search"]["readOnlyHint"], hints["submit"]["destructiveHint"]) == (True, True)
     assert (told["answer"], told["same"], told["sent"], told["refused"]) == (ANSWER, True, "COMPLETE", True)
-    assert any("SYNTHESIZING" in line for line in told["progress"])
     (asked,) = told["asked"]
     assert "notes.write" in asked
     assert (place.folder / "notes" / f"node-{way}.txt").read_text() == "rain"

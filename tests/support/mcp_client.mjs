@@ -10,7 +10,7 @@ const transport = way === "http"
   ? new StreamableHTTPClientTransport(new URL(place), { requestInit: { headers: { Authorization: `Bearer ${more[0]}` } } })
   : new StdioClientTransport({ command: place, args: more, env: { ...process.env } });
 const client = new Client({ name: "node", version: "1" }, { capabilities: { elicitation: {} } });
-const told = { asked: [], progress: [] };
+const told = { asked: [] };
 client.setRequestHandler(ElicitRequestSchema, async (request) => {
   told.asked.push(request.params.message);
   return { action: "accept", content: { answer: "once" } };
@@ -19,7 +19,7 @@ await client.connect(transport);
 told.server = client.getServerVersion();
 told.tools = (await client.listTools()).tools.map((tool) => [tool.name, tool.annotations]);
 const brief = { name: "submit", arguments: { brief: `Which tea at night? (node, ${way})`, key: `node ${way}` } };
-const first = await client.callTool(brief, undefined, { onprogress: (one) => told.progress.push(one.message) });
+const first = await client.callTool(brief);
 told.answer = first.content[0].text;
 told.same = (await client.callTool(brief)).structuredContent.id === first.structuredContent.id;
 const message = { target: "tools.notes", message: "write_", kwargs: { path: `node-${way}.txt`, text: "rain" } };
