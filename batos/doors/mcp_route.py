@@ -167,4 +167,5 @@ def mcp_routes(services: DoorServices) -> Iterator[BaseRoute]:
     """Yield the route of the MCP server."""
     endpoint = McpEndpoint(services)
     services.at_stop.append(endpoint.stop)
-    yield Route(PATH, endpoint, methods=["GET", "POST", "DELETE"])
+    for path in (PATH, f"{PATH}/"):
+        yield Route(path, endpoint, methods=["GET", "POST", "DELETE"])

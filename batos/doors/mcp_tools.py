@@ -351,16 +351,17 @@ def covers(pattern: str, target: str, message: str) -> bool:
     """Return True if a pattern of the setting `doors.send` names a message to an object.
 
     The object is named by its very path, the message with `*` for any characters: paths lead on from object to object, and a pattern over
-    them would name more than its user sees.
+    them would name more than its user sees. For messages that change methods or forget, `*` does not stand.
     """
     path, _, wanted = pattern.rpartition(".")
-    if path.removeprefix(_LOBBY) != target.removeprefix(_LOBBY):
+    if path.removeprefix(_LOBBY) != target.removeprefix(_LOBBY) or (message in _BY_NAME and message != wanted):
         return False
     from batos.tools.grant_arguments import glob  # imported late: only who may send needs it
 
     return glob(wanted, message)
 
 
+_BY_NAME = frozenset({"learn_", "revert_", "grant_", "forget_"})
 _LOBBY = "lobby."
 
 

@@ -204,6 +204,8 @@ def test_a_pattern_names_an_object_by_its_path_and_messages_with_stars() -> None
     assert not covers("robin.*", "robin.friend", "add_"), "a path that leads on is another object"
     assert not covers("robin.*", "oid:d", "add_")
     assert not covers("tools.shop.list_", "tools.shop", "list_orders_")
+    assert not covers("robin.*", "robin", "grant_"), "what changes methods is named in full"
+    assert covers("robin.grant_", "robin", "grant_")
 
 
 @pytest.mark.parametrize("wrong", ["robin", "*.add_", "robin.*.add_", "robin..add_", "robin.add_ .", ".add_", "robin.", "robin.add-"])
@@ -374,7 +376,7 @@ async def test_it_is_admitted_as_the_other_interfaces_are(kernel: Kernel) -> Non
             given = {"Authorization": f"Bearer {token}"}
             assert (await client.request(method, "/mcp", json=ping, headers={**given, "Host": "evil.example"})).status_code == 421
             assert (await client.request(method, "/mcp", json=ping, headers={**given, "Origin": "https://evil.example"})).status_code == 403
-        by_path = await client.post(f"/token/{token}/mcp", json=ping)
+        by_path = await client.post(f"/token/{token}/mcp/", json=ping)
         assert by_path.json()["jsonrpc"] == "2.0", "it came as far as the protocol"
         assert (await client.put("/mcp", headers={"Authorization": f"Bearer {token}"})).status_code == 405
 
