@@ -236,15 +236,15 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
     file = token_file(Path(info["data"]))
     token = token_of(file.parent, file.name)
     if output.as_json:
-        told = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
-        output.document({"type": "doors", **told})
+        facts = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
+        output.document({"type": "doors", **facts})
         return
     typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain")
     own = Path(sys.executable).with_name("batos")
-    facts = {
+    filled = {
         "program": json.dumps(str(own) if own.exists() else "batos"),
         "words": json.dumps(["mcp", *(["--connect", connect] if connect else [])]),
     }
     for name, words in _CLIENTS:
         typer.echo(f"\n{name}:")
-        typer.echo("".join(f"  {line}\n" for line in words.format(address=address, token=token, **facts).splitlines()), nl=False)
+        typer.echo("".join(f"  {line}\n" for line in words.format(address=address, token=token, **filled).splitlines()), nl=False)

@@ -70,9 +70,12 @@ async def test_over_stdio_the_waiting_call_lives_through_the_restart(tmp_path: P
             call = asyncio.create_task(called(client, "submit", **CALL))
             await asyncio.to_thread(scripted.wait_for, "/api/chat")
             running.kill()
+            begun = len(scripted.chats)
             scripted.release()
             with daemon(tmp_path, **given) as again, Peer(again.endpoint) as peer:
                 told = await call
                 assert told["text"]
                 assert await called(client, "submit", **CALL) == told
                 assert [one["id"] for one in peer.ask("missions", system=False)["missions"]] == [told["id"]]
+                asked = [str(one["messages"]) for one in scripted.chats[begun:]]
+                assert len(set(asked)) == len(asked), "no inference was asked for twice"
