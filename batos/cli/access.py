@@ -4,14 +4,13 @@ address and token of the interfaces for clients of other makers."""
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint
-from batos.cli.client import ask
+from batos.cli.client import ask, own_program
 from batos.cli.output import Output
 from batos.cli.settings import meant_folder, settings_from
 from batos.config import Settings, former, nearest
@@ -213,7 +212,7 @@ _CLIENTS: tuple[tuple[str, str], ...] = (
      "{{\"servers\": {{\"batos\": {{\"type\": \"http\", \"url\": \"{address}/mcp\", "
      "\"headers\": {{\"Authorization\": \"Bearer {token}\"}}}}}}}}"),
     ("Claude Desktop (claude_desktop_config.json), and other clients of MCP that start a program",
-     "{{\"mcpServers\": {{\"batos\": {{\"command\": {program}, \"args\": {words}}}}}}}"),
+     "{{\"mcpServers\": {{\"batos\": {program}}}}}"),
 )  # fmt: skip
 """Clients, each with its settings."""
 
@@ -240,11 +239,7 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
         output.document({"type": "doors", **facts})
         return
     typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain")
-    own = Path(sys.executable).with_name("batos")
-    filled = {
-        "program": json.dumps(str(own) if own.exists() else "batos"),
-        "words": json.dumps(["mcp", *(["--connect", connect] if connect else [])]),
-    }
+    filled = {"address": address, "token": token, "program": json.dumps(own_program("mcp", connect))}
     for name, words in _CLIENTS:
         typer.echo(f"\n{name}:")
-        typer.echo("".join(f"  {line}\n" for line in words.format(address=address, token=token, **filled).splitlines()), nl=False)
+        typer.echo("".join(f"  {line}\n" for line in words.format(**filled).splitlines()), nl=False)

@@ -9,9 +9,13 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from batos.cli.app import Connect, app, check_reachable, endpoint, run_async
+from batos.cli.client import own_program
+from batos.cli.output import Output
 from batos.config import Settings, load
 from batos.errors import BatosError, ConfigError
 from batos.wire import ClientKeys
@@ -22,8 +26,14 @@ _INSTALL = "pip install 'batos[mcp]'"
 
 
 @app.command()
-def mcp(connect: Connect = None) -> None:
+def mcp(
+    connect: Connect = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print how a client starts this program, as JSON, and serve nobody.")] = False,
+) -> None:
     """Serve an MCP client that starts this program: it speaks the protocol over standard input and output, until they are closed."""
+    if as_json:
+        Output(as_json).document({"type": "mcp", **own_program("mcp", connect)})
+        return
     address = endpoint(connect)
     check_reachable(address)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread waits for the next line, and Ctrl-C ends nothing that it could lose
