@@ -238,7 +238,7 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
         facts = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
         output.document({"type": "doors", **facts})
         return
-    typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain")
+    typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain, those of `batos experts`, the embedder")
     filled = {"address": address, "token": token, "program": json.dumps(own_program("mcp", connect))}
     for name, words in _CLIENTS:
         typer.echo(f"\n{name}:")

@@ -11,11 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from batos.doors.chats import chat_routes
+from batos.doors.embeddings import embedding_routes
 from batos.doors.mcp_route import mcp_routes
 from batos.doors.models import model_routes
+from batos.doors.responses import response_routes
 from batos.doors.routes import DoorServices, RouteGroup, refusal
 
-GROUPS: tuple[RouteGroup, ...] = (model_routes, chat_routes, mcp_routes)
+GROUPS: tuple[RouteGroup, ...] = (model_routes, chat_routes, response_routes, embedding_routes, mcp_routes)
 """The interfaces of the doors. Where two have the same path, the first one answers."""
 
 
