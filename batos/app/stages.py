@@ -68,7 +68,6 @@ from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
-    from batos.console.server import Console
     from batos.metrics import Metrics
 
 log = structlog.get_logger("batos")
@@ -132,25 +131,19 @@ class StopRequest:
 
 
 @contextlib.asynccontextmanager
-async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[tuple[Console | None, Doors | None]]:
-    """Check the endpoints, and take the addresses of console and doors, where there are some, before an image is made and an Ollama
-    started.
+async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[Doors | None]:
+    """Check the endpoints, and take the addresses of the HTTP server, where there is one, before an image is made and an Ollama started.
 
     :raises EndpointError: for an address that is taken, or cannot be.
     """
     async with Lifetime() as life:
-        console = doors = None
+        doors = None
         if listen:
             for endpoint in settings.endpoints:
                 endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
-            if settings.console.enabled == "on":
-                from batos.console.server import Console  # imported late: only a daemon with a console loads a web server
-
-                console = await Console.open(settings)
-                life.push_async_callback(console.stop)
             if (doors := await Doors.open(settings)) is not None:
                 life.push_async_callback(doors.stop)
-        yield console, doors
+        yield doors
 
 
 # --- storage
@@ -404,7 +397,6 @@ class StartedStages:
     """The reply to `info`, put together from the stages."""
 
     settings: DaemonSettings
-    console: Console | None
     doors: Doors | None
     storage: StorageStage
     models: InferenceStage
@@ -434,8 +426,8 @@ class StartedStages:
             "model": substrate.profile.base,
             "why_model": substrate.chosen.why,
             "endpoints": self.endpoints,
-            "console": self.console.address if self.console is not None else None,
-            "doors": self.doors.address if self.doors is not None else None,
+            "console": self.doors.console.address if self.doors is not None and self.doors.console is not None else None,
+            "doors": (self.doors.address or None) if self.doors is not None else None,
             "sendable": list(self.settings.now.doors.send),
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
@@ -466,7 +458,7 @@ class TransportStage:
 
 @contextlib.asynccontextmanager
 async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator[TransportStage]:
-    """Answer requests: over the endpoints, in the console, at the doors, and where the setting names one, at the address of the metrics."""
+    """Answer requests: over the endpoints, over HTTP, and where the setting names one, at the address of the metrics."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
@@ -503,13 +495,9 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             await listener.start()
             life.push_async_callback(listener.stop)
             facts.endpoints = list(listener.bound)
-            if facts.console is not None:
-                # A failure of the console is logged and ends nothing else.
-                life.background(facts.console.run(dispatcher, storage.events.listen), "console")
-                life.push_async_callback(facts.console.stop)
-            if facts.doors is not None:
+            if facts.doors is not None:  # its failure is logged and ends nothing else
                 plain = DirectModel(models.inference, lambda: substrate.profile)
-                life.background(facts.doors.run(dispatcher, plain), "doors")
+                life.background(facts.doors.run(dispatcher, plain, storage.events.listen), "doors")
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))

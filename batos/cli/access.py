@@ -3,14 +3,13 @@ address and token of the interfaces for clients of other makers."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint
-from batos.cli.client import ask, own_program
+from batos.cli.client import ask
 from batos.cli.output import Output
 from batos.cli.settings import meant_folder, settings_from
 from batos.config import Settings, former, nearest
@@ -164,7 +163,10 @@ def console(
         return
     info = ask(endpoint(connect), lambda client: client.info())
     if not info.get("console"):
-        raise ConfigError('this daemon serves no console; start it with `batos run --console`, or set console = "on" in batos.toml')
+        raise ConfigError(
+            "this daemon serves no console: the setting console.enabled is off, or what it needs is not installed "
+            "(pip install 'batos[console]'), or another program has the address doors.listen; `batos run --console` says which"
+        )
     from batos.console.access import token_of  # imported late: only this verb needs it
 
     link = f"{info['console']}/?token={token_of(settings_of(info['data']).data)}"
@@ -194,29 +196,6 @@ def _logout_all(settings: Settings) -> int:
     return Sessions(settings.data, token_of(settings.data), limits.session_s, limits.sessions).end_all()
 
 
-_CLIENTS: tuple[tuple[str, str], ...] = (
-    ("curl", "curl {address}/v1/chat/completions -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' \\\n"
-             "  -d '{{\"model\": \"batos\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is in my notes?\"}}]}}'"),
-    ("openai-python", "client = OpenAI(base_url=\"{address}/v1\", api_key=\"{token}\")"),
-    ("ollama-python", "client = Client(\"{address}\", headers={{\"Authorization\": \"Bearer {token}\"}})"),
-    ("Open WebUI", "OPENAI_API_BASE_URL={address}/v1\nOPENAI_API_KEY={token}\nENABLE_FORWARD_USER_INFO_HEADERS=true"),
-    (
-        "Continue (config.yaml)",
-        "models:\n  - name: BAT OS\n    provider: openai\n    model: batos\n    apiBase: {address}/v1\n    apiKey: {token}",
-    ),
-    ("llm (extra-openai-models.yaml; `llm keys set batos` takes the token)",
-     "- model_id: batos\n  model_name: batos\n  api_base: {address}/v1\n  api_key_name: batos"),
-    ("VS Code, and other clients of Ollama that take only an address", "{address}/token/{token}"),
-    ("Claude Code, with the tools of MCP", "claude mcp add --transport http batos {address}/mcp --header 'Authorization: Bearer {token}'"),
-    ("VS Code, with the tools of MCP (.vscode/mcp.json)",
-     "{{\"servers\": {{\"batos\": {{\"type\": \"http\", \"url\": \"{address}/mcp\", "
-     "\"headers\": {{\"Authorization\": \"Bearer {token}\"}}}}}}}}"),
-    ("Claude Desktop (claude_desktop_config.json), and other clients of MCP that start a program",
-     "{{\"mcpServers\": {{\"batos\": {program}}}}}"),
-)  # fmt: skip
-"""Clients, each with its settings."""
-
-
 @app.command()
 def doors(connect: Connect = None, as_json: Json = False) -> None:
     """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Whoever has the token is let
@@ -230,16 +209,14 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
             "`batos run --set doors.enabled=on` says which, and `--set doors.listen=127.0.0.1:PORT` takes another"
         )
     from batos.console.access import token_of  # imported late: only this verb needs it
-    from batos.doors.server import token_file
+    from batos.doors.client_settings import settings_of_clients
 
-    file = token_file(Path(info["data"]))
-    token = token_of(file.parent, file.name)
+    token = token_of(Path(info["data"]))
     if output.as_json:
         facts = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
         output.document({"type": "doors", **facts})
         return
     typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain, those of `batos experts`, the embedder")
-    filled = {"address": address, "token": token, "program": json.dumps(own_program("mcp", connect))}
-    for name, words in _CLIENTS:
+    for name, told in settings_of_clients(address, token, connect):
         typer.echo(f"\n{name}:")
-        typer.echo("".join(f"  {line}\n" for line in words.format(**filled).splitlines()), nl=False)
+        typer.echo("".join(f"  {line}\n" for line in told.splitlines()), nl=False)

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
@@ -59,15 +58,6 @@ def client_of(address: str) -> Client:
     :raises ConfigError: for keys that cannot be used.
     """
     return Client(address, keys=ClientKeys.of(load()))
-
-
-def own_program(verb: str, connect: str | None) -> dict[str, Any]:
-    """Return how another program starts a verb of this installation: its `command`, by the whole path where that is known, and `args`.
-
-    :param connect: the endpoint that the verb is to ask, if one was named.
-    """
-    own = Path(sys.executable).with_name("batos")
-    return {"command": str(own) if own.exists() else "batos", "args": [verb, *(["--connect", connect] if connect else [])]}
 
 
 async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:

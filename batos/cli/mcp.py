@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, app, check_reachable, endpoint, run_async
-from batos.cli.client import own_program
 from batos.cli.output import Output
 from batos.config import Settings, load
 from batos.errors import BatosError, ConfigError
@@ -32,7 +31,9 @@ def mcp(
 ) -> None:
     """Serve an MCP client that starts this program: it speaks the protocol over standard input and output, until they are closed."""
     if as_json:
-        Output(as_json).document({"type": "mcp", **own_program("mcp", connect)})
+        from batos.doors.client_settings import own_program
+
+        Output(as_json).document({"type": "mcp", **own_program(connect)})
         return
     address = endpoint(connect)
     check_reachable(address)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import zoneinfo
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -143,9 +141,6 @@ def _state(one: dict[str, Any]) -> str:
 
 
 def _shown(moment: float, zone: str) -> str:
-    """Return a moment as clocks of its zone show it; in UTC where this machine does not know the zone."""
-    try:
-        held: datetime.tzinfo = zoneinfo.ZoneInfo(zone)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        held = datetime.UTC
-    return datetime.datetime.fromtimestamp(moment, held).strftime("%a %Y-%m-%d %H:%M %Z")
+    from batos.schedules.times import shown_time  # imported late: only this verb needs it
+
+    return shown_time(moment, zone)

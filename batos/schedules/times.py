@@ -210,6 +210,16 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
         raise InvalidInput(f"{name!r} is not a time zone{hint}; write one such as Europe/Berlin, America/New_York or UTC") from None
 
 
+def shown_time(moment: float, zone: str) -> str:
+    """Return a time (seconds since the epoch) as clocks of its zone show it; in UTC where this machine does not know the zone."""
+    held: datetime.tzinfo
+    try:
+        held = zoneinfo.ZoneInfo(zone)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        held = datetime.UTC
+    return datetime.datetime.fromtimestamp(moment, held).strftime("%a %Y-%m-%d %H:%M %Z")
+
+
 def local_zone() -> str:
     """Return the name of this machine's time zone; `UTC` where it does not say."""
     _, found, name = os.path.realpath(_LOCALTIME).partition(_ZONES)

@@ -17,7 +17,6 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from batos.wire.fields import State
 from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
@@ -50,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with daemon(folder, ollama_host=server.host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
             added = peer.ask("tool_add", name="notes", kind="folder", place=f"{folder}/notes", options={"writable": True})
             assert added["type"] == "tools", added
-            yield Place(running.endpoint, peer.ask("info")["doors"], token_of(folder, TOKEN_NAME), peer, folder, server)
+            yield Place(running.endpoint, peer.ask("info")["doors"], token_of(folder), peer, folder, server)
 
 
 def program(endpoint: str) -> StdioServerParameters:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, daemon, provisioned
 
@@ -160,7 +159,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ScriptedOllama() as server:
         provisioned(server).say("A cup of tea.")
         with daemon(folder, ollama_host=server.host, depth="direct", **doors) as running, Peer(running.endpoint) as peer:
-            yield f"{peer.ask('info')['doors']}/token/{token_of(folder, TOKEN_NAME)}/mcp"
+            yield f"{peer.ask('info')['doors']}/token/{token_of(folder)}/mcp"
 
 
 @pytest.mark.parametrize("suite", SERVERS, ids=lambda suite: suite.era or "sessions")

@@ -13,7 +13,6 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import ROOT, Peer, daemon, provisioned
 from tests.support.doors import free_port
@@ -29,7 +28,7 @@ async def test_over_http_the_call_is_made_again(tmp_path: Path, scripted: Script
     address = f"http://{given['doors.listen']}"
     scripted.hold()
     with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
-        token = token_of(tmp_path, TOKEN_NAME)
+        token = token_of(tmp_path)
         answered = False
         with contextlib.suppress(Exception):  # the SDK's client has several, in groups
             async with mcp_client(address, token, era) as client:
