@@ -436,6 +436,7 @@ class StartedStages:
             "endpoints": self.endpoints,
             "console": self.pages() or None,
             "doors": (self.doors.address or None) if self.doors is not None else None,
+            "sendable": list(self.settings.now.doors.send),
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),

@@ -21,6 +21,7 @@
     models.py        models, experts, train
     dashboard.py     what `batos` alone shows; info, metrics
     access.py        console, doors, keys
+    mcp.py           mcp: an MCP server over standard input and output
     service.py       service: a systemd unit
     upkeep.py        backup, restore, fork, pack
     output.py        text for people, JSON for programs

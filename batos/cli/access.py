@@ -1,5 +1,5 @@
 """The verbs `keys`, `console` and `doors`: CURVE keys with their roles, the link to the web console with its sessions, and
-address and token of the interfaces for chat clients."""
+address and token of the interfaces for clients of other makers."""
 
 from __future__ import annotations
 
@@ -198,7 +198,8 @@ def _logout_all(settings: Settings) -> int:
 
 @app.command()
 def doors(connect: Connect = None, as_json: Json = False) -> None:
-    """Print address and token of the interfaces of OpenAI and Ollama, with settings for chat clients. Whoever has the token is let in."""
+    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Whoever has the token is let
+    in."""
     output = Output(as_json)
     info = ask(endpoint(connect), lambda client: client.info())
     address = info.get("doors")
@@ -212,9 +213,10 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
 
     token = token_of(Path(info["data"]))
     if output.as_json:
-        output.document({"type": "doors", "address": address, "openai": f"{address}/v1", "ollama": address, "token": token})
+        facts = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
+        output.document({"type": "doors", **facts})
         return
     typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain, those of `batos experts`, the embedder")
-    for name, told in settings_of_clients(address, token):
+    for name, told in settings_of_clients(address, token, connect):
         typer.echo(f"\n{name}:")
         typer.echo("".join(f"  {line}\n" for line in told.splitlines()), nl=False)

@@ -74,6 +74,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "dashboard": "dashboard",
         "console": "access",
         "doors": "access",
+        "mcp": "mcp",
         "info": "dashboard",
         "metrics": "dashboard",
         "doctor": "daemon",

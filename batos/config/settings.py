@@ -20,6 +20,7 @@ from batos.config.validators import (
     GuardianPolicy,
     HomePath,
     ImageUri,
+    Messages,
     ModelNames,
     Sequences,
     SettingsSection,
@@ -260,12 +261,18 @@ class ConsoleSettings(SettingsSection):
 
 
 class DoorSettings(SettingsSection):
-    """Section `doors`: the daemon's HTTP server, and its interfaces for chat clients."""
+    """Section `doors`: the daemon's HTTP server, and its interfaces for clients of other makers."""
 
     enabled: Literal["auto", "on", "off"] = Field(
-        "auto", description="whether the daemon serves the interfaces of OpenAI and Ollama (`batos doors`); auto: where the address is free"
+        "auto",
+        description="whether the daemon serves the interfaces of OpenAI, Ollama and MCP (`batos doors`); auto: where the address is free",
     )
     listen: str = Field("127.0.0.1:5758", max_length=64, description="host:port of the HTTP server, on loopback")
+    send: Messages = Field(
+        (),
+        max_length=64,
+        description="messages that MCP clients may send to objects, such as tools.shop.list_* (the path of an object, and a message of it)",
+    )
 
 
 class AutonomySettings(SettingsSection):

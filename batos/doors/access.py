@@ -72,6 +72,10 @@ class DoorLimits(Limits):
     """Turns whose missions are remembered; the oldest are forgotten first."""
     plain_s: float = limit(600.0, ge=1, le=86_400)
     """Seconds for an inference that is no mission."""
+    mcp_sessions: int = limit(200, ge=1, le=10_000)
+    """Most sessions of MCP clients at the same time."""
+    mcp_session_s: float = limit(1800.0, ge=0.05, le=7 * 86400)
+    """Seconds without a request after which a session of an MCP client ends; the client begins another one."""
 
 
 class FrontDoor:

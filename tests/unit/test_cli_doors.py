@@ -24,9 +24,15 @@ def test_each_client_is_given_address_and_token(tmp_path: Path, capsys: pytest.C
         assert f"OPENAI_API_BASE_URL={ADDRESS}/v1\n  OPENAI_API_KEY={token}\n" in printed
         curl = printed[printed.index("curl http") :].split("\n\n")[0]
         assert json.loads(curl[curl.index("-d '") + 4 : curl.rindex("'")])["model"] == "batos"
+        code, desktop = [json.loads(line) for line in printed.splitlines() if line.startswith('  {"')]
+        assert code == {"servers": {"batos": {"type": "http", "url": f"{ADDRESS}/mcp", "headers": {"Authorization": f"Bearer {token}"}}}}
+        program = desktop["mcpServers"]["batos"]
+        assert (Path(program["command"]).name, program["args"]) == ("batos", ["mcp", "--connect", scripted.endpoint])
+        assert f"claude mcp add --transport http batos {ADDRESS}/mcp --header 'Authorization: Bearer {token}'" in printed
         assert main(["doors", "--json", "--connect", scripted.endpoint]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"type": "doors", "address": ADDRESS, "openai": f"{ADDRESS}/v1", "ollama": ADDRESS, "token": token}
+    mcp = f"{ADDRESS}/mcp"
+    assert told == {"type": "doors", "address": ADDRESS, "openai": f"{ADDRESS}/v1", "ollama": ADDRESS, "mcp": mcp, "token": token}
 
 
 def test_a_daemon_without_doors_says_how_to_have_them(capsys: pytest.CaptureFixture[str]) -> None:
