@@ -28,7 +28,7 @@ from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
 from batos.sandbox import LOOKUP, UNDERSTANDS, Invocation, senders
-from batos.tools import connections, operation_messages
+from batos.tools import connections, known_places, operation_messages
 
 _TITLE = 80  # greatest number of characters of an object's name in a question
 _SHOWN = 400  # greatest number of characters of a message in an error; a question shows the whole message
@@ -259,6 +259,8 @@ def check_message(
     :raises UnknownTool: if it means a tool of a connection that is suspended, or more than one.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """
+    if _looks_for_connection(root, target, selector, write=write):
+        return
     obj = resolve(root, target)
     held = find(obj, selector)
     connected = connections.is_connection(root, obj)
@@ -275,6 +277,15 @@ def check_message(
         _check_arguments(obj, selector, held[1], args, kwargs)
     elif not (write or selector in BUILT_IN or (not connected and any(find(obj, hook) is not None for hook in _HOOKS))):
         _check_name(root, obj, target, selector)
+
+
+def _looks_for_connection(root: Root, target: str, selector: str, *, write: bool) -> bool:
+    """Return True if a message is sent to a connection that is not there: its mission looks for one. The messages that each connection
+    understands mean one that is there, and a name that is nearly that of one is taken for a slip."""
+    name = known_places.wanted_name(root, target)
+    if name is None or selector in BUILT_IN or find(root["lobby"].traits.connection, selector) is not None:
+        return False
+    return write or not similar_selectors(name, connections.load(root))
 
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:

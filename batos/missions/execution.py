@@ -38,6 +38,7 @@ from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
+from batos.mind.connection_search import find_connection, target_of
 from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
 from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
@@ -294,6 +295,7 @@ class Attempts:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
             await attempt.check_sight()
+        await find_connection(attempt)
         try:
             return await self._until_committed(attempt)
         finally:
@@ -383,13 +385,16 @@ class Attempts:
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:
             message = json.loads(mission.message)
-            target = history.resolve(unit.root, message["target"])
-            value = await send(target, message["selector"], *message["args"], **message["kwargs"])
+            goes = target_of(attempt, message)
+            target = history.resolve(unit.root, goes.target)
+            value = await send(target, goes.selector, *message["args"], **message["kwargs"])
             shown = history.whole(value)
             own = value._slots.get("text") if isinstance(value, UvmObject) else value  # what a summary or a passage says
             text = own if isinstance(own, str) else json.dumps(shown, ensure_ascii=False)
             speaker = str(target.name) if find(target, "core_mission") else attempt.persona or None
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
+            if goes.target != message["target"]:
+                facts["sent_to"] = goes.target  # the connection that was found in the place of one that is not there
             forged = attempt.tally.forged
             if forged:
                 facts |= settle_unvouched(attempt, message, target)

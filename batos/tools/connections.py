@@ -13,6 +13,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from BTrees.OOBTree import OOBTree
+
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
 from batos.guardian.policy import ReachableTool
@@ -24,9 +26,10 @@ from batos.objects import Method, Root, UvmObject, parents_of
 from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
-SLOTS = ("kind", "place", "options", "pinned", "offered", "changes")
+SLOTS = ("kind", "place", "options", "pinned", "offered", "changes", "sought_by")
 """Slots in which a connection is kept."""
 _DIFF_LINES = 40
+_REMEMBERED = 50  # removed connections
 
 
 class PinnedConnection(NamedTuple):
@@ -157,12 +160,16 @@ def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> No
 
 
 def remove(root: Root, name: str) -> None:
-    """System transaction: remove a connection. What was done with it stays in the missions' journals.
+    """System transaction: remove a connection. What was done with it stays in the missions' journals, and it is remembered as it was, with
+    its methods: the last few may be put back where a message wants one (`batos.tools.known_places`).
 
     :raises UnknownTool: if there is none of that name.
     """
-    _held(root, name)
+    held, table = _held(root, name), root.setdefault("removed_connections", OOBTree())
     del root["lobby"].tools._slots[name]
+    table[name] = held
+    while len(table) > _REMEMBERED:
+        del table[min((one for one in table if one != name), key=lambda one: table[one]._p_serial)]
 
 
 def offer(root: Root, name: str, tools: Sequence[ToolDefinition]) -> str:

@@ -64,11 +64,14 @@ from batos.wire.tool_schemas import (
     ToolAddRequest,
     ToolGrantRequest,
     ToolGrantsRequest,
+    ToolOfferRequest,
+    ToolOffersRequest,
     ToolRemoveRequest,
     ToolsRequest,
     ToolsResumeRequest,
     ToolTestRequest,
     ToolUngrantRequest,
+    ToolWithdrawRequest,
 )
 
 __all__ = [
@@ -79,8 +82,9 @@ __all__ = [
     "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest",
     "ScheduleRunRequest", "SchedulesRequest",
     "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
-    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
-    "ToolUngrantRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
+    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest",
+    "ToolRemoveRequest", "ToolTestRequest", "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest",
+    "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -348,6 +352,7 @@ OPS: dict[str, type[Request]] = {
     "metrics": MetricsRequest, "models": ModelsRequest, "experts": ExpertsRequest, "personas": PersonasRequest, "ingest": IngestRequest,
     "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest, "tools": ToolsRequest, "tool_add": ToolAddRequest,
     "tool_test": ToolTestRequest, "tool_accept": ToolAcceptRequest, "tool_remove": ToolRemoveRequest, "tools_resume": ToolsResumeRequest,
+    "tool_offer": ToolOfferRequest, "tool_offers": ToolOffersRequest, "tool_withdraw": ToolWithdrawRequest,
     "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
     "effect_settle": EffectSettleRequest, "schedules": SchedulesRequest, "schedule_add": ScheduleAddRequest,
     "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,

@@ -429,6 +429,25 @@ class SyncClient(SyncConnection):
         """
         return self._run(self._client.tool_remove(name))
 
+    def tool_offer(self, name: str, line: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """List a place that may be proposed where a message wants a connection that is not there. Return the list.
+
+        :param line: what it does, in one line of at most 200 characters.
+        :param kind: as for `tool_add`; likewise `place` and `options`.
+        """
+        return self._run(self._client.tool_offer(name, line, kind, place, options))
+
+    def tool_offers(self) -> dict[str, Any]:
+        """Return the places that may be proposed: listed, removed, and those that come with BAT OS."""
+        return self._run(self._client.tool_offers())
+
+    def tool_withdraw(self, name: str) -> dict[str, Any]:
+        """Take a place off the list; a connection that was removed is not proposed any more either. Return the list.
+
+        :raises UnknownTool: if no such place is listed or remembered.
+        """
+        return self._run(self._client.tool_withdraw(name))
+
     def tools_resume(self) -> dict[str, Any]:
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return self._run(self._client.tools_resume())

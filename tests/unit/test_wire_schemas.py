@@ -14,7 +14,7 @@ _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transacti
 LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
-    "curate", "tools", "tools_resume", "tool_grants", "effects", "schedules",
+    "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
@@ -23,6 +23,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "tool_test": {"name": "n"},
     "tool_accept": {"name": "n"},
     "tool_remove": {"name": "n"},
+    "tool_offer": {"name": "n", "line": "does it", "kind": "web"},
+    "tool_withdraw": {"name": "n"},
     "tool_grant": {"verdict": "allow", "pattern": "n.*"},
     "tool_ungrant": {"number": 1},
     "schedule_add": {"when": "hourly", "brief": "b"},
@@ -118,7 +120,7 @@ def test_defaults() -> None:
 def test_wrong_requests_have_codes(message: dict[str, Any], code: str) -> None:
     error = refusal(message).error
     assert error.code == code
-    assert len(error.message) < 600
+    assert len(error.message) < 800
 
 
 @pytest.mark.parametrize("id", ["", "a b", "a\n", "\u00e9", "a" * 129, "a#b", "\x00"])
