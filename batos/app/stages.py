@@ -51,7 +51,7 @@ from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
-from batos.mind import incarnation, memory_primitives, messages, psm, tool_messages
+from batos.mind import incarnation, memory_primitives, messages, psm, tool_messages, tool_plans
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
@@ -87,6 +87,7 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
     tool_messages.install,
+    tool_plans.install,
     book.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""

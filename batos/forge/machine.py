@@ -200,7 +200,8 @@ async def reify(cycle: UvmObject) -> str:
         intent = intent or dict(held.provenance).get("intent", "")
     cycle.intent = intent
     session_of(cycle).taught = tuple(taught)
-    session_of(cycle).tools = _may_use_tools(cycle)
+    session_of(cycle).sealed = bool(cycle.target._slots.get("model")) and _is_plan(cycle)
+    session_of(cycle).tools = session_of(cycle).sealed or _may_use_tools(cycle)
     return "DECOMPOSING"
 
 
@@ -221,7 +222,7 @@ async def study(cycle: UvmObject) -> str:
     cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     called, tools = (session.args, dict(session.kwargs)), _tool_lines(cycle, attempt)
-    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, tools)
+    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, tools, session.sealed)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
@@ -304,7 +305,7 @@ async def try_out(cycle: UvmObject) -> str:
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
     attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
-    verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools)
+    verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
     verdict.check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     replaced = before if isinstance(before, Method) else None
@@ -398,7 +399,8 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 
     :param question: the call that the examples leave open.
     """
-    verdict = current().making.methods.audit(source, cycle.selector, tools=session_of(cycle).tools)
+    session = session_of(cycle)
+    verdict = current().making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
     if not verdict.accepted:
         try:
             verdict.check()
@@ -422,7 +424,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     session = session_of(cycle)
-    verdict = methods.audit(source, selector, tools=session.tools)
+    verdict = methods.audit(source, selector, tools=session.tools, sealed=session.sealed)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
@@ -460,6 +462,11 @@ def _may_use_tools(cycle: UvmObject) -> bool:
     return any(taught_examples.allows_tools(root, obj, selector) for obj in (cycle.target, cycle.holder, *_kin(cycle)))
 
 
+def _is_plan(cycle: UvmObject) -> bool:
+    """Return True if the method is a plan's (`batos.mind.tool_plans`)."""
+    return cycle.target._slots.get("parent*") is _root(cycle)["lobby"].traits._slots.get("plan")
+
+
 def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
     if not session_of(cycle).tools:
         return ()
@@ -469,7 +476,8 @@ def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
         offered = {name for name, _ in attempt.tools.offers()}
         own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in offered]
         return method_prompts.operation_lines(held.spec.name, own, words, attempt.settings.tools.offered)
-    return method_prompts.tool_lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
+    lines = method_prompts.plan_lines if session_of(cycle).sealed else method_prompts.tool_lines
+    return lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
 
 
 def _own_words(cycle: UvmObject) -> str:
@@ -483,8 +491,11 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 
 def _model(cycle: UvmObject, attempt: Attempt) -> str:
-    """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice."""
+    """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice. A plan
+    is written by the model that its mission chose."""
     chosen = attempt.settings.methods.writer
+    if session_of(cycle).sealed:  # by the model that was found able to write it
+        return str(cycle.target.model)
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen

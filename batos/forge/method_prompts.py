@@ -17,6 +17,7 @@ from batos.config.limits import Limits, limit
 from batos.forge.session import SynthesisSession
 from batos.mind.attempt import Attempt
 from batos.mind.psm import asker_of
+from batos.mind.tool_catalogue import catalogue_of
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
 from batos.tools import connections, doubles
@@ -35,6 +36,13 @@ SYSTEM = (
 COMPACT_SYSTEM = "Write one Python method."
 """System prompt of an expert for methods: its training holds the rest."""
 _TOOLS = "It may use these tools, with arguments by name; one that fails raises RuntimeError, one that is refused PermissionError:"
+_SEALED = (
+    "It is a plan: all calls stand in it before any tool has answered. Numbers, truth values, enumerations and dates that a tool answers "
+    "are plain. Any other text is sealed: do not compare, cut, format or join it. Read it by text.number_in_('words before it'), "
+    "text.one_of_(['a', 'b']), text.lines_() or text.read_(json_schema), hand it to self.think_('what to do with it', text), give it whole "
+    "to a tool as its text, body or message, or return it. Addresses and paths are written out. What acts in a loop is bounded by a "
+    "literal: for item in items[:10]. Return what the request asks for."
+)
 VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
 """Indexes of the handbook's methods, nearest first, in the prompt of an expert: at first the three nearest, in further draws others or
 none. Other methods change the draft more than another random seed does.
@@ -84,6 +92,7 @@ class WantedMethod(NamedTuple):
 
     :ivar intent: the purpose in words; "" where the selector alone tells it.
     :ivar tools: tools that the method may use, one line each.
+    :ivar sealed: True for a plan, to which free texts of tools are sealed.
     """
 
     obj: UvmObject
@@ -93,6 +102,17 @@ class WantedMethod(NamedTuple):
     intent: str = ""
     examples: Sequence[Example] = ()
     tools: Sequence[str] = ()
+    sealed: bool = False
+
+
+def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
+    """Return tools as the prompt of a plan shows them: with the types of the arguments, and the shape of the answer where it is known.
+    They are those that a catalogue offers for the purpose by words.
+
+    :param offers: tools with their names `CONNECTION.TOOL`.
+    """
+    best = catalogue_of([tool for _, tool in offers]).by_words(purpose, most)
+    return tuple(_operation_line(offers[at][0].partition(".")[0], offers[at][1]) for at in best)
 
 
 def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
@@ -141,13 +161,14 @@ def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
 
     :param lessons: reasons of earlier refusals.
     """
-    obj, selector, args, kwargs, intent, examples, tools = wanted
+    obj, selector, args, kwargs, intent, examples, tools, sealed = wanted
     head = [f"Object: {_title(obj)}", *_slots(obj)]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
         core.append(f"Called with: {_call(args, kwargs)}")
     core += [f"Example: {_example(selector, one)}" for one in examples]
     core += [_TOOLS, *tools] if tools else []
+    core += [_SEALED] if sealed else []
     optional = [f"Avoid: {lesson}" for lesson in lessons[:_LESSONS]]
     optional += [f"A method of the same object:\n{source}" for source in neighbours(obj, selector)]
     text = "\n".join((*head, *core))
@@ -175,7 +196,7 @@ def compact(
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
-    obj, selector, args, kwargs, intent, examples, tools = wanted
+    obj, selector, args, kwargs, intent, examples, tools, _ = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}

@@ -37,6 +37,7 @@ class SynthesisSession:
     :ivar lacked: slots that the receiver has for that call, beside its own.
     :ivar taught: examples of the message.
     :ivar tools: True if the method may use tools.
+    :ivar sealed: True if it is a plan's: free texts that tools answer it are sealed.
     :ivar prompts: requests that a model may be asked, the first one first.
     :ivar prompt: the request that the current draft answers; "" where no model wrote it.
     :ivar candidates: sources that passed all trials.
@@ -51,6 +52,7 @@ class SynthesisSession:
     lacked: tuple[tuple[str, Any], ...] = ()
     taught: tuple[Example, ...] = ()
     tools: bool = False
+    sealed: bool = False
     prompts: tuple[str, ...] = ()
     prompt: str = ""
     candidates: tuple[MethodCandidate, ...] = ()

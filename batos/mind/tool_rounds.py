@@ -21,6 +21,7 @@ from batos.image import journal
 from batos.image.effects import READS
 from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.inference import InferenceAsker
+from batos.mind.plan_briefs import asks_for_plan
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
 from batos.mind.tool_use import Called, told
 
@@ -71,8 +72,21 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
     return ToolRounds(done, native)
 
 
+async def wants_plan(attempt: Attempt, brief: str, role: str) -> bool:
+    """Return True if the calls of a brief are planned as one method (`batos.mind.tool_plans`): it asks for that, and its model uses tools
+    by itself, so it can write one. It is decided once; a mission that has begun to call them one by one goes on so."""
+    mark = journal.mark_of(f"plan\0{brief}")
+    if (known := attempt.decisions.tool_choice(mark)) is not None:
+        return bool(known["plan"])
+    if not asks_for_plan(brief) or not attempt.tools.offers() or attempt.decisions.tool_choice(_mark(brief, 0, None)) is not None:
+        return False
+    planned = await _is_native(attempt, brief, attempt.model_of(role))
+    attempt.decisions.take_tool_choice(mark, {"plan": planned})
+    return planned
+
+
 async def _is_native(attempt: Attempt, brief: str, model: str) -> bool:
-    """Return True if a model uses tools by itself, as was found out when the first choice was made."""
+    """Return True if a model uses tools by itself, as was found out when it was asked first; that is recorded."""
     first = attempt.decisions.tool_choice(_mark(brief, 0, None)) or {}
     if "native" in first:
         return bool(first["native"])

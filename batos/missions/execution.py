@@ -448,6 +448,8 @@ class Attempts:
             facts["cannot"] = cycle.cannot  # what was asked for could not be done, and the text says why
         if "called" in cycle._slots:
             facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
+        if "program" in cycle._slots:
+            facts["program"] = cycle.program  # the plan that called the tools
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if mission.origin == "system":

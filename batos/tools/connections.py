@@ -80,6 +80,11 @@ _PLACES = {"folder": frozenset({"path", "to"}), "http": frozenset({"path"}), "we
 """Arguments of tools that say where, by the kind of the connection."""
 
 
+def places_of(kind: str) -> frozenset[str]:
+    """Return the arguments that say where, of tools of a kind of connection."""
+    return _PLACES.get(kind, frozenset())
+
+
 def reachable_tools(root: Root) -> dict[str, dict[str, ReachableTool]]:
     """Return the tools that methods may call, by the names by which they reach the connection and the tool."""
     connected = load(root)
@@ -107,7 +112,7 @@ def reachable(held: Mapping[str, PinnedConnection]) -> dict[str, dict[str, Reach
 
 def _reachable(connection: PinnedConnection) -> dict[str, ReachableTool]:
     spec, tools = connection.spec, {tool.name: tool for tool in connection.tools}
-    places = _PLACES.get(spec.kind, frozenset())
+    places = places_of(spec.kind)
     known = {
         name: ReachableTool(f"{spec.name}.{name}", tool.kind, tuple(map(identifier, tool.parameters.get("properties") or {})), places)
         for name, tool in tools.items()

@@ -4,6 +4,7 @@ tools: tools of connections are called by their names in the text, `self.tools.C
 tool-loop: a literal says how often a tool that acts is called, at most. Found by the effect analysis.
 tool-place: what one connection answers does not say where another one reads or changes something. Found by the effect analysis.
 secret: a method holds no text that stands for a secret.
+sealed: what a tool answers does not say where anything is done, and a plan writes no slot. Found by the effect analysis.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from batos.guardian.policy import READS, ReachableTool
 from batos.guardian.rules.base import Rule
 from batos.guardian.subject import AuditSubject, tool_of
 
-_ID, _LOOP, _PLACE, _SECRET = "tools", "tool-loop", "tool-place", "secret"
+_ID, _LOOP, _PLACE, _SECRET, SEALED_ID = "tools", "tool-loop", "tool-place", "secret", "sealed"
+READERS = frozenset({"number_in_", "one_of_"})
+"""Messages to a sealed text whose answers are values of the plan's own types."""
 PASSED = ast.Pass()
 """Stands for the unknown number of times that a function is called which is passed on."""
 _BY_CALL = "call_"
@@ -141,6 +144,24 @@ def refuse_place(subject: AuditSubject, node: ast.AST, tool: ReachableTool, argu
     subject.refuse(_PLACE, node, reason, hint)
 
 
+def refuse_sealed_place(subject: AuditSubject, node: ast.AST, tool: ReachableTool, argument: str, said: Sequence[str]) -> None:
+    """Refuse a path or an address that any tool's answer is part of, where answers are sealed.
+
+    :param said: connections whose answers are in it.
+    """
+    which = f"the argument {argument!r}" if argument else f"one of the arguments {', '.join(map(repr, sorted(tool.places)))}"
+    reason = f"{which} of {tool.name} is made of what {' and '.join(said)} answered"
+    hint = "Write it out. What a tool answered may be read by number_in_ or one_of_, be a free text, or go to think_."
+    subject.refuse(SEALED_ID, node, reason, hint)
+
+
+def check_sealed_writes(subject: AuditSubject) -> None:
+    """Refuse writes of slots where answers are sealed. The whole method was followed."""
+    if SEALED_ID in subject.policy.capabilities and subject.writes:
+        reason = f"a plan writes the slots {', '.join(sorted(subject.writes))}"
+        subject.refuse(SEALED_ID, subject.method, reason, "Keep what is needed in local names, and return the result.")
+
+
 def _is(node: ast.expr, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
@@ -193,6 +214,19 @@ PLACE = Rule(
     refused='def keep(self, url):\n    page = self.tools.web.fetch(url=url)["text"]\n'
     '    self.tools.notes.write(path=f"{page[:20]}.md", text=page)',
     policy="default+tools",
+    tools=_TABLE,
+)
+
+SEALED = Rule(
+    SEALED_ID,
+    asks="Where the policy has the capability `sealed`, no answer of a tool, also of the same connection, is part of an argument that says "
+    "where (a path, an address); what `number_in_` and `one_of_` read of it may be. Such a method writes no slot.",
+    why="A plan is written from the brief alone. Free texts that tools answer are sealed, and never enter the sandbox: so what a page says "
+    "cannot choose the next call. The rule finds early what the run would refuse.",
+    accepted='def plan(self):\n    page = self.tools.web.fetch(url="https://a.example")["text"]\n'
+    "    self.tools.notes.write(path=f\"{page.number_in_('year')}.md\", text=page)",
+    refused='def plan(self):\n    page = self.tools.web.fetch(url="https://a.example")\n    return self.tools.web.fetch(url=page["next"])',
+    policy="default+sealed+tools",
     tools=_TABLE,
 )
 
