@@ -37,6 +37,7 @@ from batos.methods.runtime import WriterAwaited, home_of, may_use_tools, misfit,
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
+from batos.mind.sealed_sends import speaking_model
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
 from batos.tools import connections
@@ -120,6 +121,7 @@ def _give_back() -> None:
 HANDBOOK, PARTS = "handbook", "parts"
 """Writers of methods without a model: `handbook` for an adapted known method, `parts` for a composed one."""
 _WITHOUT_MODEL = (HANDBOOK, PARTS)
+_PLAN_TRIES = 2  # a model that writes no plan then calls its tools one by one
 _DRAWS = 2  # draws for each allowed try: a repeated draft does not count as a try, and the expert may know no other
 _SEARCH_MODULE = (
     "batos.forge.candidate_search"  # a module that loads numpy and dictionaries: late, in a helper thread, and only if a lesson needs it
@@ -200,7 +202,7 @@ async def reify(cycle: UvmObject) -> str:
         intent = intent or dict(held.provenance).get("intent", "")
     cycle.intent = intent
     session_of(cycle).taught = tuple(taught)
-    session_of(cycle).sealed = bool(cycle.target._slots.get("model")) and _is_plan(cycle)
+    session_of(cycle).sealed = _is_plan(cycle)
     session_of(cycle).tools = session_of(cycle).sealed or _may_use_tools(cycle)
     return "DECOMPOSING"
 
@@ -364,6 +366,8 @@ def _spent(cycle: UvmObject) -> bool:
     settings = current().settings
     limits = SynthesisLimits.of(settings)
     bound = limits.expert_tries if cycle._slots.get("expert") else limits.tries
+    if session_of(cycle).sealed:
+        bound = min(bound, _PLAN_TRIES)
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
@@ -492,10 +496,10 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 def _model(cycle: UvmObject, attempt: Attempt) -> str:
     """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice. A plan
-    is written by the model that its mission chose."""
+    is written by the model of its mission's persona, which was found able to."""
     chosen = attempt.settings.methods.writer
-    if session_of(cycle).sealed:  # by the model that was found able to write it
-        return str(cycle.target.model)
+    if session_of(cycle).sealed:
+        return speaking_model()
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen

@@ -191,7 +191,7 @@ async def _by_plan(brief: str, role: str) -> tool_use.Called | None:
     from batos.mind import tool_plans
     from batos.mind.tool_rounds import wants_plan
 
-    return await tool_plans.carry_out(brief, role) if await wants_plan(current(), brief, role) else None
+    return await tool_plans.carry_out(brief) if await wants_plan(current(), brief, role) else None
 
 
 def _short(text: str) -> str:

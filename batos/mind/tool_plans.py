@@ -26,16 +26,15 @@ NAME = f"plan.{SELECTOR}"
 """Name under which a prompt shows what came of a plan."""
 
 
-async def carry_out(brief: str, role: str) -> Called | None:
+async def carry_out(brief: str) -> Called | None:
     """Have a plan written for the brief of the current cycle, and carry it out. Return it as a call with its value or its error; None where
     none could be written, and nothing was done.
 
-    :param role: role of the model that writes it.
     :raises InferenceFailed: if that model does not answer. Other errors that end a mission pass, too.
     """
     cycle = scope.current().cycle
     lobby = cycle.persona._p_jar.root()["lobby"]
-    plan = lobby.traits.plan.derive(name="plan", model=role)
+    plan = lobby.traits.plan.derive(name="plan")
     plan._slots[SELECTOR] = Intent(brief)
     cycle.persona._p_jar.add(plan)  # gives it an id
     try:

@@ -28,7 +28,7 @@ _FORMATS = {
 }
 """Texts of these formats say nothing but a value."""
 _FORMATTED = re.compile(r"UvmObject\(_oid='[0-9a-f]{32}'\)")
-"""What a sealed text is in a text that it was formatted into."""
+"""Form of a sealed text in a text that it was formatted into."""
 _WHERE = frozenset({"url", "uri", "path", "file", "filename", "folder", "host", "origin", "address", "to", "recipient", "recipients"})
 """Last words of names of arguments that say where; beside those that a connection of a kind has."""
 _NUMBER = re.compile(r"[-+]?\d[\d,]{0,20}(?:\.\d{1,12})?", re.ASCII)

@@ -24,6 +24,7 @@ class TeaShop:
         self.on_order: Callable[[], None] | None = None
         self.on_document: Callable[[], None] | None = None
         self.documents = 0
+        self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4}]
         shop = self
 
         class Handler(QuietHandler):
@@ -38,7 +39,7 @@ class TeaShop:
                 if (then := shop.on_list) is not None:
                     shop.on_list = None
                     return then()  # nobody hears an answer
-                return self.answer(200, [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4}])
+                return self.answer(200, shop.teas)
 
             def do_POST(self) -> None:
                 shop.orders.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
