@@ -25,7 +25,7 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
-from batos.forge import lessons, method_prompts, operation_pins, trials
+from batos.forge import lessons, method_prompts, operation_pins, tool_mends, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.reach_questions import check_growth
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
@@ -224,7 +224,9 @@ async def study(cycle: UvmObject) -> str:
     cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
     called, tools = (session.args, dict(session.kwargs)), _tool_lines(cycle, attempt)
+    doubts = tuple(doubt.reason for doubt in _doubts_about(cycle))
     wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, tools, session.sealed)
+    wanted = wanted._replace(doubts=doubts)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
@@ -239,7 +241,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        avoid = [*(doubt.reason for doubt in _doubts_about(cycle)), *_earlier_refusals(cycle, attempt)]
+        avoid = [*doubts, *_earlier_refusals(cycle, attempt)]
         session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
@@ -258,10 +260,14 @@ async def write(cycle: UvmObject) -> str:
         raise _refused(cycle, source, reasons, await search.open_question())
     reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, session, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
+    source, repairs = mended.source, tuple(mended.repairs)
+    if session.tools:
+        source, calls = tool_mends.with_calls(source, connections.load(_root(cycle)))
+        repairs += calls
     cycle.draws += 1
-    if not (cycle.expert and any(known == mended.source for known, _ in cycle.refusals)):
+    if not (cycle.expert and any(known == source for known, _ in cycle.refusals)):
         cycle.tries += 1
-    cycle._tmp_synthesis_, cycle.mended = mended.source, tuple(mended.repairs)
+    cycle._tmp_synthesis_, cycle.mended = source, repairs
     cycle.written_by, cycle.written_digest = reply.model, reply.digest
     return "SYNTHESIZING"
 
@@ -449,7 +455,20 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     outcomes = []
     for obj, case in cases:
         outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, answers))
+    if (recorded := _recorded_call(cycle)) is not None and not any(outcome.reason for outcome in outcomes):
+        case = trials.of_examples([recorded.example])[0]._replace(exchanges=recorded.exchanges)
+        outcomes.append(await trials.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity()))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
+
+
+def _recorded_call(cycle: UvmObject) -> operation_pins.ToolExchange | None:
+    """Return a call that the version before answered well, where the method is written anew for a doubt, and was taught nothing since."""
+    held = cycle.holder._slots.get(cycle.selector)
+    if not isinstance(held, Method) or not _doubts_about(cycle):
+        return None
+    if dict(held.provenance).get("taught") != taught_examples.examples_digest(session_of(cycle).taught):
+        return None
+    return operation_pins.recorded_call(_root(cycle), cycle.holder, held)
 
 
 def _may_use_tools(cycle: UvmObject) -> bool:

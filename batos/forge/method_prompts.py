@@ -52,6 +52,7 @@ TOLD = 0.9
 _VALUE = 80  # greatest number of characters of a value in a prompt
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
+_COMPACT_DOUBT = 300  # greatest number of characters of a doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class WantedMethod(NamedTuple):
     :ivar intent: the purpose in words; "" where the selector alone tells it.
     :ivar tools: tools that the method may use, one line each.
     :ivar sealed: True for a plan, to which free texts of tools are sealed.
+    :ivar doubts: reasons why the version before is written anew.
     """
 
     obj: UvmObject
@@ -103,6 +105,7 @@ class WantedMethod(NamedTuple):
     examples: Sequence[Example] = ()
     tools: Sequence[str] = ()
     sealed: bool = False
+    doubts: Sequence[str] = ()
 
 
 def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
@@ -116,13 +119,11 @@ def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most:
 
 
 def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
-    """Return tools as a prompt shows them, in the form in which a method calls them: those that share most words with its purpose.
+    """Return tools as a prompt shows them, in the form in which a method calls them: those that a catalogue finds for its purpose.
 
     :param offers: tools with their names `CONNECTION.TOOL`.
     """
-    asked = _words(purpose)
-    shared = {name: len(asked & _words(f"{name} {tool.description}")) for name, tool in offers}
-    best = sorted(offers, key=lambda offer: -shared[offer[0]])[:most]
+    best = [offers[at] for at in catalogue_of([tool for _, tool in offers]).by_words(purpose, most)]
     shown = [(name.partition(".")[0], replace(tool, name=identifier(tool.name))) for name, tool in best]
     return tuple(f"self.tools.{identifier(connection)}.{tool.line()}" for connection, tool in shown)
 
@@ -161,7 +162,7 @@ def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
 
     :param lessons: reasons of earlier refusals.
     """
-    obj, selector, args, kwargs, intent, examples, tools, sealed = wanted
+    obj, selector, args, kwargs, intent, examples, tools, sealed, _ = wanted
     head = [f"Object: {_title(obj)}", *_slots(obj)]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
@@ -196,7 +197,7 @@ def compact(
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
-    obj, selector, args, kwargs, intent, examples, tools, _ = wanted
+    obj, selector, args, kwargs, intent, examples, tools, _, doubts = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
@@ -207,6 +208,7 @@ def compact(
     if sends:
         lines.append(f"sends: {', '.join(sends)}")
     lines += tools
+    lines += [f"but {reason[:_COMPACT_DOUBT]}" for reason in doubts[:1]]
     if args or kwargs:
         lines.append(f"called with {_call(args, kwargs)}")
     for one in examples[:_COMPACT_EXAMPLES]:

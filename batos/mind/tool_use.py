@@ -121,6 +121,8 @@ class ToolUse:
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
         self.called: list[Called] = []
+        self.was_tied = False
+        """True once a call was wanted that may not be made here, and that the journal does not have."""
         self.progress = ""
         """Line about the call under way: how far it is, or what it waits for; empty where nothing is to be told."""
 
@@ -172,6 +174,9 @@ class ToolUse:
             result = await self._made(toolbox, name, arguments, gated)
         except ToolFailed as e:
             await self._doubt_refused(name, arguments, e)
+            raise
+        except ToolsTied:
+            self.was_tied = True
             raise
         self._note_act(name)
         await self._doubt_form(name, arguments, result)
@@ -245,6 +250,13 @@ class ToolUse:
         :raises ToolsTied: where there is no double: the tool does not say what it answers.
         """
         own, trial = self._own(), scope.current().trial
+        if trial.exchanges is not None:
+            said = effects.canonical(arguments)
+            known, count = trial.exchanges.get((name, said), ()), trial.calls[name, said]
+            if count >= len(known):
+                raise ToolsTied(f"{name} is not called: the recorded mission did not call it so")
+            trial.calls[name, said] += 1
+            return known[count]
         if own.has_asked(name, arguments) and own.has_ended(name, arguments):
             return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
         connection, tool = toolbox.find(name)

@@ -25,6 +25,7 @@ PASSED = ast.Pass()
 _BY_CALL = "call_"
 """Message of a connection by which a tool is called that its first argument names."""
 _LISTED = 20
+_OF_DICTS = frozenset({"get", "items", "keys", "values"})
 _UNGRANTED = "Take what is needed as an argument, or have it written with tools: `batos teach … --tools`, `batos send-to … --tools`."
 _IN_FULL = "Write the call in full wherever it is made: self.tools.CONNECTION.TOOL(…)."
 _MARK = "{secret:"
@@ -100,7 +101,8 @@ def _tool(subject: AuditSubject, node: ast.Call, connection: str, wanted: str) -
         reason = f"{wanted!r} is not a tool of {connection}{nearest(wanted, list(there[connection]))}"
         names = sorted(there[connection])
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        subject.refuse(_ID, node.func, reason, f"Its tools are: {', '.join(names[:_LISTED]) or 'none'}{more}.")
+        mapping = "A connection is no dict; call one of its tools, and read what that answers. " if wanted in _OF_DICTS else ""
+        subject.refuse(_ID, node.func, reason, f"{mapping}Its tools are: {', '.join(names[:_LISTED]) or 'none'}{more}.")
         return None
     return there[connection][wanted]
 
