@@ -1,4 +1,5 @@
-"""Search for a connection: a message to one that is not there (`tools.web_search`) looks for a place that fits, and asks.
+"""Search for a connection: a message to one that is not there (`tools.web_search`) looks for a place that fits, and asks. So does a brief
+that asks for something outside which nothing connected does.
 
 wanted name and message ─ known places, by likeness ─ one question: the place, and leave for this message ─ added ─ the message is sent
 
@@ -17,6 +18,7 @@ from batos.errors import GrantRefused, InvalidInput, ToolsTied, UnknownTarget
 from batos.image import journal
 from batos.image.effects import canonical
 from batos.mind.attempt import Attempt
+from batos.mind.brief_analysis import KNOWN
 from batos.mind.brief_values import stem_of
 from batos.mind.text_likeness import TextLikeness
 from batos.objects import Root, UvmObject
@@ -32,6 +34,7 @@ MOST = 3
 """Places that one question proposes."""
 LIKE = 0.5
 """Least share of the words of a name and message that a place's name and line have; least cosine of the two, where an embedder answers."""
+_BRIEF_CHARS = 500
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO = ("no", "n", "never", "refuse")
@@ -92,6 +95,50 @@ async def find_connection(attempt: Attempt) -> None:
         await _let(attempt, toolbox, spec.name, message, redirected=spec.name != name)
 
 
+async def connect_for_errand(attempt: Attempt) -> None:
+    """Propose a place that its user listed or removed, for a brief that asks for something outside which nothing connected does. Where he
+    says yes it is connected under its name, and this mission may use it; else the mission says that it cannot.
+
+    :raises NeedAnswer: where its user is asked.
+    :raises ToolFailed, EgressFailed, EgressRefused: if the place cannot be reached; nothing was added.
+    """
+    toolbox, errand = attempt.services.toolbox, attempt.errand
+    if toolbox is None or errand is None or errand.kind in KNOWN or toolbox.tied():
+        return
+    image, brief = attempt.services.image, attempt.mission.brief
+    mark = journal.mark_of(f"connection for\0{brief}")
+    places = [one for one in image.read(known_places.listed) if one.origin != OWN]
+    known = attempt.decisions.tool_choice(mark)
+    if known is None:
+        best = await _able(brief, places, attempt.services.text_likeness if attempt.policy.compares else None)
+        known = {"places": [[one.origin, one.name] for one in best]}
+        if best:
+            attempt.decisions.take_tool_choice(mark, known)
+    proposed = [one for one in places if [one.origin, one.name] in known["places"]]
+    if not proposed:
+        return
+    head = f"Nothing that is connected does this: {visible(brief[:_BRIEF_CHARS])}. Shall one of these places be used?"
+    try:
+        chosen = _answered(attempt, _question(head, proposed, "this mission may use it; what others do goes by your grants"), proposed)
+    except GrantRefused:
+        return
+    await image.system(known_places.let_use, attempt.id, chosen.name, mission=attempt.id)
+    await _added(attempt, toolbox, chosen.spec, again=chosen.origin == REMOVED)
+    attempt.forget_errand()
+
+
+async def _able(brief: str, places: Sequence[KnownPlace], likeness: TextLikeness | None) -> list[KnownPlace]:
+    """Return the places whose line says what a brief asks for, the best first."""
+    said = {stem_of(word) or word for word in _words(brief[:_BRIEF_CHARS])}
+    about = [" ".join([*_words(one.name), one.line]) for one in places]
+    stems = [{stem for stem in map(stem_of, _words(one.line)) if stem} for one in places]
+    shares = [len(said & one) / len(one) if one else 0.0 for one in stems]
+    rows = None if likeness is None or not places else await likeness([brief[:_BRIEF_CHARS]], about)
+    rated = [max(share, rows[0][at] if rows else 0.0) for at, share in enumerate(shares)]
+    best = sorted((at for at in range(len(places)) if rated[at] >= LIKE), key=lambda at: -rated[at])
+    return [places[at] for at in best[:MOST]]
+
+
 def target_of(attempt: Attempt, message: Mapping[str, Any]) -> FoundTarget:
     """Return where a mission's message goes: to its own target, or to the connection that was found in its place."""
     found = attempt.decisions.tool_choice(_mark(message, "to")) or {}
@@ -132,7 +179,12 @@ def _words(text: str) -> list[str]:
 def question_text(name: str, message: Mapping[str, Any], places: Sequence[KnownPlace]) -> str:
     """Return the one question about the places that fit, and about the leave for the message."""
     call = f"{message['selector']}({_given(message)})"
-    lines = [f"There is no connection {name!r}, to which the message {visible(call)} goes. Shall one of these places take it?"]
+    head = f"There is no connection {name!r}, to which the message {visible(call)} goes. Shall one of these places take it?"
+    return _question(head, places, "this mission may send it this very message; all else goes by your grants")
+
+
+def _question(head: str, places: Sequence[KnownPlace], leave: str) -> str:
+    lines = [head]
     for number, one in enumerate(places, 1):
         options = f" {json.dumps(dict(one.spec.options), ensure_ascii=False)}" if one.spec.options else ""
         lines += [
@@ -142,8 +194,7 @@ def question_text(name: str, message: Mapping[str, Any], places: Sequence[KnownP
     which = "`yes`" if len(places) == 1 else f"its number (1 to {len(places)})"
     return "\n".join((
         *lines,
-        f"Say {which}: it is connected, and this mission may send it this very message; all else goes by your grants. "
-        "Or say `no`. Nothing is installed, started or asked before.",
+        f"Say {which}: it is connected, and {leave}. Or say `no`. Nothing is installed, started or asked before.",
     ))  # fmt: skip
 
 
@@ -161,12 +212,19 @@ def _chosen(attempt: Attempt, name: str, message: Mapping[str, Any], places: Seq
     """
     if not places:
         raise GrantRefused(f"no connection {name!r} is made: the place that fitted is not listed any more; send the message again")
-    question = question_text(name, message, places)
+    try:
+        return _answered(attempt, question_text(name, message, places), places)
+    except GrantRefused:
+        raise GrantRefused(f"no connection {name!r} is made, and {message['selector']} is not sent: its user said no") from None
+
+
+def _answered(attempt: Attempt, question: str, places: Sequence[KnownPlace]) -> KnownPlace:
+    """Return the place that the answer to a question chooses; one that is no answer is asked about again."""
     said = attempt.ask_operator(question)
     while True:
         word = said.strip(" .!`'\"").casefold()
         if word in _NO:
-            raise GrantRefused(f"no connection {name!r} is made, and {message['selector']} is not sent: its user said no")
+            raise GrantRefused("its user said no")
         if word in _YES and len(places) == 1:
             return places[0]
         if word.isdecimal() and 1 <= int(word) <= len(places):

@@ -78,7 +78,10 @@ async def wants_plan(attempt: Attempt, brief: str, role: str) -> bool:
     mark = journal.mark_of(f"plan\0{brief}")
     if (known := attempt.decisions.tool_choice(mark)) is not None:
         return bool(known["plan"])
-    if not asks_for_plan(brief) or not attempt.tools.offers() or attempt.decisions.tool_choice(_mark(brief, 0, None)) is not None:
+    mission = attempt.mission
+    if mission.origin == "system" or mission.context is not None or mission.images or not asks_for_plan(brief):
+        return False  # a plan is made of the brief alone
+    if not attempt.tools.offers() or attempt.decisions.tool_choice(_mark(brief, 0, None)) is not None:
         return False
     planned = await _is_native(attempt, brief, attempt.model_of(role))
     attempt.decisions.take_tool_choice(mark, {"plan": planned})

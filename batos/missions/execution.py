@@ -38,7 +38,7 @@ from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
-from batos.mind.connection_search import find_connection, target_of
+from batos.mind.connection_search import connect_for_errand, find_connection, target_of
 from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
 from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
@@ -291,6 +291,8 @@ class Attempts:
         """
         if attempt.mission.resumed:
             attempt.recall()
+        if not attempt.mission.message:
+            await connect_for_errand(attempt)
         if not attempt.mission.message and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()

@@ -195,6 +195,12 @@ def let_once(root: Root, mission: str, tool: str, args: str) -> None:
     image_grants.add(root, made, time.time())
 
 
+def let_use(root: Root, mission: str, connection: str) -> None:
+    """System transaction: let a mission use a connection that its user agreed to."""
+    made = GrantRecord(0, image_grants.ALLOW, f"{connection}.*", mission=mission, origin=f"answer to mission {mission}")
+    image_grants.add(root, made, time.time())
+
+
 def _removed(root: Root, name: str) -> UvmObject | None:
     found = (root.get("removed_connections") or {}).get(name)
     return found if isinstance(found, UvmObject) else None

@@ -352,3 +352,40 @@ async def test_a_copy_of_an_image_looks_for_nothing(kernel: Kernel, world: World
     error = (await (await sent(kernel)).end())["error"]
     assert error["code"] == "tools_tied"
     assert world.asked == []
+
+
+# --- briefs
+
+
+async def test_a_brief_that_nothing_connected_does_proposes_a_listed_place_and_goes_on(
+    kernel: Kernel, inference: FakeInference, world: World
+) -> None:
+    world.offered = [replace(QUERY, kind="reads", description="Search the web for a text.")]
+    await offer(kernel, TEAS, BRAVE)
+    heard = await submit(kernel, "m1", "Search the web for autopoiesis")
+    asked = await question(kernel)
+    assert "Nothing that is connected does this: Search the web for autopoiesis" in asked
+    assert "1. brave (you listed it)" in asked
+    assert world.asked == []
+    await kernel.scheduler.answer("m1", "yes")
+    ended = await heard.end()
+    assert ended["state"] == "COMPLETE"
+    assert [(name, tool) for name, tool, _ in world.sent] == [("brave", "query")], ended
+    assert len(world.asked) == 1
+
+
+async def test_a_brief_whose_place_is_refused_says_that_it_cannot_be_done(kernel: Kernel, world: World) -> None:
+    await offer(kernel, BRAVE)
+    heard = await submit(kernel, "m1", "Search the web for autopoiesis")
+    await question(kernel)
+    await kernel.scheduler.answer("m1", "no")
+    result = (await heard.end())["result"]
+    assert result["cannot"] == "network"
+    assert world.asked == []
+
+
+async def test_a_brief_that_no_listed_place_does_asks_nothing(kernel: Kernel, world: World) -> None:
+    await offer(kernel, TEAS)
+    assert (await (await submit(kernel, "m1", "Search the web for autopoiesis")).end())["result"]["cannot"] == "network"
+    await offer(kernel, BRAVE)
+    assert (await (await submit(kernel, "m2", "Run the backup script")).end())["result"]["cannot"] == "program"
