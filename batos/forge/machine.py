@@ -444,6 +444,8 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     verdict = methods.audit(source, selector, tools=session.tools, sealed=session.sealed)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
+    if session.sealed and not verdict.contract["reaches"]:
+        return ["the plan calls no tool; where the request needs none, nothing is planned"], ""
     if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
         return [fault], ""
     cases = [(cycle.target, one) for one in trials.cases(session.args, dict(session.kwargs), session.taught, session.lacked)]

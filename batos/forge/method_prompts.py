@@ -17,7 +17,6 @@ from batos.config.limits import Limits, limit
 from batos.forge.session import SynthesisSession
 from batos.mind.attempt import Attempt
 from batos.mind.psm import asker_of
-from batos.mind.tool_catalogue import catalogue_of
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
 from batos.tools import connections, doubles
@@ -114,7 +113,7 @@ def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most:
 
     :param offers: tools with their names `CONNECTION.TOOL`.
     """
-    best = catalogue_of([tool for _, tool in offers]).by_words(purpose, most)
+    best = _by_catalogue(offers, purpose, most)
     return tuple(_operation_line(offers[at][0].partition(".")[0], offers[at][1]) for at in best)
 
 
@@ -123,9 +122,15 @@ def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most:
 
     :param offers: tools with their names `CONNECTION.TOOL`.
     """
-    best = [offers[at] for at in catalogue_of([tool for _, tool in offers]).by_words(purpose, most)]
+    best = [offers[at] for at in _by_catalogue(offers, purpose, most)]
     shown = [(name.partition(".")[0], replace(tool, name=identifier(tool.name))) for name, tool in best]
     return tuple(f"self.tools.{identifier(connection)}.{tool.line()}" for connection, tool in shown)
+
+
+def _by_catalogue(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> list[int]:
+    from batos.mind.tool_catalogue import catalogue_of  # late import: it loads tables that only connections need
+
+    return catalogue_of([tool for _, tool in offers]).by_words(purpose, most)
 
 
 def operation_lines(connection: str, tools: Sequence[ToolDefinition], purpose: str, most: int) -> tuple[str, ...]:

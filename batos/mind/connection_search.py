@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from batos.errors import GrantRefused, InvalidInput, ToolsTied, UnknownTarget
 from batos.image import journal
 from batos.image.effects import canonical
+from batos.memory.tokenizer import words
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN
-from batos.mind.brief_values import stem_of
 from batos.mind.text_likeness import TextLikeness
 from batos.objects import Root, UvmObject
 from batos.tools import connections, known_places, operation_messages
@@ -129,9 +129,9 @@ async def connect_for_errand(attempt: Attempt) -> None:
 
 async def _able(brief: str, places: Sequence[KnownPlace], likeness: TextLikeness | None) -> list[KnownPlace]:
     """Return the places whose line says what a brief asks for, the best first."""
-    said = {stem_of(word) or word for word in _words(brief[:_BRIEF_CHARS])}
+    said = {_stem(word) or word for word in _words(brief[:_BRIEF_CHARS])}
     about = [" ".join([*_words(one.name), one.line]) for one in places]
-    stems = [{stem for stem in map(stem_of, _words(one.line)) if stem} for one in places]
+    stems = [{stem for stem in map(_stem, _words(one.line)) if stem} for one in places]
     shares = [len(said & one) / len(one) if one else 0.0 for one in stems]
     rows = None if likeness is None or not places else await likeness([brief[:_BRIEF_CHARS]], about)
     rated = [max(share, rows[0][at] if rows else 0.0) for at, share in enumerate(shares)]
@@ -160,13 +160,18 @@ async def likely(name: str, message: Mapping[str, Any], places: Sequence[KnownPl
     :param likeness: None: by words alone.
     """
     wanted = _words(f"{name} {message['selector']}")
-    asked = {stem for stem in map(stem_of, wanted) if stem} or set(wanted)
+    asked = {stem for stem in map(_stem, wanted) if stem} or set(wanted)
     about = [" ".join([*_words(one.name), one.line]) for one in places]
-    shares = [len(asked & {stem_of(word) or word for word in _words(text)}) / len(asked) for text in about]
+    shares = [len(asked & {_stem(word) or word for word in _words(text)}) / len(asked) for text in about]
     rows = None if likeness is None or not places else await likeness([" ".join(wanted)], about)
     rated = [max(share, rows[0][at] if rows else 0.0, float(places[at].name == name)) for at, share in enumerate(shares)]
     best = sorted((at for at in range(len(places)) if rated[at] >= LIKE), key=lambda at: -rated[at])
     return [places[at] for at in best[:MOST]]
+
+
+def _stem(word: str) -> str:
+    """Return the index term of a word, "" for one that says nothing."""
+    return next(iter(words(word)), "")
 
 
 def _words(text: str) -> list[str]:

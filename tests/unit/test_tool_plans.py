@@ -31,7 +31,9 @@ TEXT: dict[str, Any] = {"type": "string"}
 
 def tool(name: str, kind: str = "acts", result: Any = None, **properties: Any) -> ToolDefinition:
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    return ToolDefinition(name=name, kind=kind, parameters=schema, result=result, outward=kind != "reads", description=f"To {name}.")
+    return ToolDefinition(
+        name=name, kind=kind, parameters=schema, result=result, outward=kind != "reads", description=f"To {name}, for a shop."
+    )
 
 
 PAGE = {"type": "object", "properties": {"url": TEXT, "text": TEXT, "state": {"enum": ["open", "shut"]}}}
@@ -266,6 +268,15 @@ async def test_a_plan_that_cannot_be_written_leaves_the_brief_to_calls_one_by_on
     assert len(asked) == 2, "it is not asked for ever: it may use tools and write no plans"
     assert "'burn' is not a tool of web" in asked[1].user
     assert world.sent == []
+
+
+async def test_a_brief_that_no_tool_is_like_and_a_plan_that_calls_none_are_no_plans(tmp_path: Path) -> None:
+    world = World()
+    _, asked, _ = await planned(tmp_path / "unlike", world, PAY, brief="Compare all planets and, if Pluto counts, say why")
+    assert asked == []
+    ended, asked, _ = await planned(tmp_path / "idle", world, "def carry_out_(self):\n    return 'Tea is dear.'\n")
+    assert "the plan calls no tool" in asked[1].user
+    assert "program" not in ended["result"]
 
 
 async def test_an_address_of_a_page_goes_back_with_the_reason(tmp_path: Path) -> None:
