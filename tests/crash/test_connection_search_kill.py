@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,23 @@ def test_a_program_that_its_user_allowed_is_found_by_message_and_run_once(tmp_pa
         asked = len(writer.chats)
         assert running.terminate() == 0
     assert not any(chat and chat["messages"][0]["content"].startswith("You write one method") for chat in writer.chats[:asked])
+
+
+def test_a_server_of_the_protocol_is_started_only_after_the_answer(tmp_path: Path, writer: ScriptedOllama) -> None:
+    world = tmp_path / "world"
+    server = Path(__file__).parents[1] / "support" / "faulty_mcp.py"
+    with daemon(tmp_path / "data", ollama_host=writer.host) as running:
+        words = ("--mcp", f"{sys.executable} {server} stdio modern", "--env", f"WORLD={world}", "--line", "Echoes and pays.")
+        done(running, "tools", "offer", "clerk", *words)
+        code, said = batos(running, "send-to", "tools.paying_clerk", "pay_", '{"amount": 7}')
+        assert code == 0, said
+        asked = question_of(running, said["id"])
+        assert 'pay_({"amount": 7})' in asked
+        assert str(server) in asked
+        assert not any(entry.get("event") == "connection_added" for entry in running.log)
+        done(running, "answer", said["id"], "yes")
+        ended = result_of(running, said["id"])
+        assert ended["state"] == "COMPLETE", ended
+        assert [one["state"] for one in ended["result"]["tools"]] == ["DONE"], "the leave for this very message was given with the answer"
+        assert "pay" in world.read_text()
+        assert running.terminate() == 0
