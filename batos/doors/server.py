@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from batos.console.api_client import DaemonHandler
     from batos.console.connections import WebServer
-    from batos.doors.missions import TurnMissions
     from batos.doors.turn_log import TurnLog
     from batos.doors.turns import PlainModel
 
@@ -39,7 +39,7 @@ class Doors:
         self._called, self._ended = asyncio.Event(), asyncio.Event()
         self._stopping = self._running = False
         self._server: WebServer | None = None
-        self._missions: TurnMissions | None = None
+        self._at_stop: list[Callable[[], object]] = []
         self._turns: TurnLog | None = None
 
     @classmethod
@@ -78,8 +78,7 @@ class Doors:
             if not self._stopping:
                 await self._serve(handler, plain)
         finally:
-            if self._missions is not None:
-                self._missions.stop()
+            self._end_answers()
             for listener in getattr(self._server, "servers", ()):  # after a failure they are still open
                 listener.close()
             self._listening.close()
@@ -108,14 +107,17 @@ class Doors:
         from batos.console.access import token_of
         from batos.console.api_client import Asker
         from batos.doors.access import TOKEN_NAME, DoorGuard, DoorLimits
-        from batos.doors.app import DoorApp, refusal
+        from batos.doors.app import application
         from batos.doors.missions import TurnMissions
+        from batos.doors.routes import DoorServices, refusal
         from batos.doors.turn_log import TurnLog
 
         asker = Asker(handler, self._settings)
         self._turns = TurnLog(self._settings.data, DoorLimits.of(self._settings).turns)
-        missions = self._missions = TurnMissions(asker, self._settings, self._turns)
-        app = DoorApp(asker, missions, plain, self._settings).application()
+        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings)
+        services.at_stop.append(services.missions.stop)
+        app = application(services)
+        self._at_stop = services.at_stop
         log.info("doors", address=self.address)
         return DoorGuard(app, token_of(self._settings.data, TOKEN_NAME), self._host, self._port, refusal)
 
@@ -126,11 +128,14 @@ class Doors:
         if not self._running:
             self._listening.close()
             return
-        if self._missions is not None:
-            self._missions.stop()
+        self._end_answers()
         if self._server is not None:
             self._server.leave()
         await self._ended.wait()
+
+    def _end_answers(self) -> None:
+        for end in self._at_stop:
+            end()
 
 
 def door_address(settings: Settings) -> tuple[str, int]:
