@@ -62,14 +62,14 @@ async def find_connection(attempt: Attempt) -> None:
     :raises ToolFailed, EgressFailed, EgressRefused: if the place cannot be reached; nothing was added.
     """
     message, toolbox = json.loads(attempt.mission.message or "{}"), attempt.services.toolbox
-    if toolbox is None or not str(message.get("target", "")).startswith("tools") or attempt.mission.origin == "system":
+    meant = known_places.meant_name(str(message.get("target", "")))
+    if toolbox is None or meant is None or attempt.mission.origin == "system":
         return
     image, mark = attempt.services.image, _mark(message)
     name = image.read(known_places.wanted_name, message["target"])
     if name is None:
-        added_for = image.read(lambda root: _sought_by(root, message["target"]))
-        if added_for == attempt.id:
-            await _let(attempt, toolbox, message["target"].partition(".")[2], message)
+        if image.read(_sought_by, meant) == attempt.id:
+            await _let(attempt, toolbox, meant, message)
         return
     if target_of(attempt, message).target != message["target"]:
         return
@@ -81,6 +81,10 @@ async def find_connection(attempt: Attempt) -> None:
         best = await likely(name, message, places, attempt.services.text_likeness if attempt.policy.compares else None)
         known = {"places": [[one.origin, one.name] for one in best]}
         attempt.decisions.take_tool_choice(mark, known)
+    for origin, of in known["places"]:
+        if origin == REMOVED and image.read(_sought_by, of) == attempt.id:  # it was put back, and the daemon was killed
+            await _let(attempt, toolbox, of, message, redirected=True)
+            return
     by_name = {(one.origin, one.name): one for one in places}
     proposed = [by_name.get((origin, of)) for origin, of in known["places"]]
     if not proposed:
@@ -294,8 +298,9 @@ def _object(root: Root, name: str) -> UvmObject:
     return found
 
 
-def _sought_by(root: Root, target: str) -> str:
-    found = root["lobby"].tools._slots.get(target.replace("/", ".").partition(".")[2])
+def _sought_by(root: Root, name: str) -> str:
+    """Return the mission for which a connection was added; "" if there is none of that name, or its user added it."""
+    found = root["lobby"].tools._slots.get(name)
     return str(found._slots.get(known_places.SOUGHT_BY, "")) if connections.is_connection(root, found) else ""
 
 

@@ -180,8 +180,8 @@ async def read_(text: UvmObject, schema: Mapping[str, Any]) -> Any:
     return sealed_text.seal(prototype, found, wanted, frozenset(), origin)
 
 
-@Primitive.register("sealed.unknown")
-async def unknown(text: UvmObject, selector: str, *args: Any, **kwargs: Any) -> Any:
+@Primitive.register("sealed.refuse_")
+async def refuse_(text: UvmObject, selector: str, *args: Any, **kwargs: Any) -> Any:
     """Refuse any other message to a sealed text.
 
     :raises SealedMisuse: always.
@@ -239,6 +239,6 @@ def install(lobby: UvmObject) -> None:
     """Make the prototype of sealed texts. A step of genesis."""
     comment = "I stand for a text that a tool answered to a plan, which never sees it; I answer only what has a type."
     readers: dict[str, Callable[..., Any]] = {"number_in_": number_in_, "one_of_": one_of_, "lines_": lines_, "read_": read_}
-    readers["_doesNotUnderstand_"] = unknown
+    readers["_doesNotUnderstand_"] = refuse_
     add_missing(lobby.traits, sealed=lambda: UvmObject(name="sealed", comment=comment))
     add_missing(lobby.traits.sealed, **{name: Primitive.of(reader) for name, reader in readers.items()})

@@ -59,13 +59,16 @@ SHIPPED = (KnownPlace(ConnectionSpec("web", "web", ""), "Fetches a public web pa
 """Places that come with BAT OS: nothing has to be installed for them."""
 
 
+def meant_name(target: str) -> str | None:
+    """Return the name of the connection that a path means (`tools.NAME`); None for any other path."""
+    found = _PATH.match(target)
+    return None if found is None else found[1]
+
+
 def wanted_name(root: Root, target: str) -> str | None:
     """Return the name of the connection that a path means, if none of that name is there; None for any other path."""
-    found = _PATH.match(target)
-    holder = root["lobby"]._slots.get("tools")
-    if found is None or not isinstance(holder, UvmObject) or found[1] in holder._slots:
-        return None
-    return found[1]
+    name, holder = meant_name(target), root["lobby"]._slots.get("tools")
+    return None if not isinstance(holder, UvmObject) or name in holder._slots else name
 
 
 def offer(root: Root, place: KnownPlace) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.errors import InvalidInput, ToolFailed, UnknownTarget, UnknownTool
+from batos.errors import InferenceFailed, InvalidInput, ToolFailed, UnknownTarget, UnknownTool
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
-from batos.mind import messages
+from batos.mind import connection_search, messages
 from batos.mind.connection_search import likely
 from batos.tools import known_places
 from batos.tools.definitions import ConnectionSpec, Connector, ConnectorServices, Delivery, ToolCall, ToolDefinition
@@ -269,6 +269,30 @@ async def test_a_removed_connection_comes_back_with_its_methods_and_what_changed
     assert (error["code"], "has changed since it was allowed" in error["message"]) == ("unknown_tool", True), error
     assert kernel.image.read(lambda root: root["lobby"].tools.web_search._p_oid) == before
     assert world.sent == []
+
+
+async def test_one_that_comes_back_under_its_own_name_is_put_back_once_also_where_the_daemon_was_killed(
+    kernel: Kernel, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await toolbox(kernel).add(ConnectionSpec("brave", "mcp", "/usr/bin/uvx brave-search"))
+    await toolbox(kernel).remove("brave")
+    heard = await sent(kernel)
+    await question(kernel)
+    real = connection_search._let
+    killed: list[str] = []
+
+    async def once(attempt: Any, box: Any, name: str, message: Any, **more: Any) -> None:
+        if not killed:
+            killed.append(name)
+            raise InferenceFailed("as a kill would: nothing is recorded of it", cause="unreachable")
+        await real(attempt, box, name, message, **more)
+
+    monkeypatch.setattr(connection_search, "_let", once)
+    await kernel.scheduler.answer("m1", "yes")
+    ended = await heard.end()
+    assert ended["state"] == "COMPLETE", ended
+    assert ended["result"]["sent_to"] == "tools.brave"
+    assert (killed, world.sent) == (["brave"], [("brave", "query", {"text": "autopoiesis"})])
 
 
 async def test_a_connection_under_another_name_takes_the_message_and_nothing_is_added(kernel: Kernel, world: World) -> None:
