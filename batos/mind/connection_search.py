@@ -34,6 +34,8 @@ MOST = 3
 """Places that one question proposes."""
 LIKE = 0.5
 """Least share of the words of a name and message that a place's name and line have; least cosine of the two, where an embedder answers."""
+_NAMED = 0.6
+"""Fit of a place that has all words of the wanted name."""
 _BRIEF_CHARS = 500
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -133,10 +135,10 @@ async def connect_for_errand(attempt: Attempt) -> None:
 
 async def _able(brief: str, places: Sequence[KnownPlace], likeness: TextLikeness | None) -> list[KnownPlace]:
     """Return the places whose line says what a brief asks for, the best first."""
-    said = {_stem(word) or word for word in _words(brief[:_BRIEF_CHARS])}
+    said = _stems(_words(brief[:_BRIEF_CHARS]))
     about = [" ".join([*_words(one.name), one.line]) for one in places]
-    stems = [{stem for stem in map(_stem, _words(one.line)) if stem} for one in places]
-    shares = [len(said & one) / len(one) if one else 0.0 for one in stems]
+    lines = [_stems(_words(one.line)) for one in places]
+    shares = [len(said & one) / len(one) if one else 0.0 for one in lines]
     rows = None if likeness is None or not places else await likeness([brief[:_BRIEF_CHARS]], about)
     rated = [max(share, rows[0][at] if rows else 0.0) for at, share in enumerate(shares)]
     best = sorted((at for at in range(len(places)) if rated[at] >= LIKE), key=lambda at: -rated[at])
@@ -163,19 +165,20 @@ async def likely(name: str, message: Mapping[str, Any], places: Sequence[KnownPl
 
     :param likeness: None: by words alone.
     """
-    wanted = _words(f"{name} {message['selector']}")
-    asked = {stem for stem in map(_stem, wanted) if stem} or set(wanted)
+    wanted, own = _words(f"{name} {message['selector']}"), _stems(_words(name))
+    asked = _stems(wanted)
     about = [" ".join([*_words(one.name), one.line]) for one in places]
-    shares = [len(asked & {_stem(word) or word for word in _words(text)}) / len(asked) for text in about]
+    known = [_stems(_words(text)) for text in about]
+    shares = [max(len(asked & one) / len(asked), _NAMED * (own <= one)) for one in known]
     rows = None if likeness is None or not places else await likeness([" ".join(wanted)], about)
     rated = [max(share, rows[0][at] if rows else 0.0, float(places[at].name == name)) for at, share in enumerate(shares)]
     best = sorted((at for at in range(len(places)) if rated[at] >= LIKE), key=lambda at: -rated[at])
     return [places[at] for at in best[:MOST]]
 
 
-def _stem(word: str) -> str:
-    """Return the index term of a word, "" for one that says nothing."""
-    return next(iter(words(word)), "")
+def _stems(found: Sequence[str]) -> set[str]:
+    """Return the index terms of words; the words themselves where none of them says anything."""
+    return {stem for word in found for stem in words(word)} or set(found)
 
 
 def _words(text: str) -> list[str]:
