@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.forge import lessons, operation_pins
+from batos.forge import lessons, method_prompts, operation_pins
 from batos.image import ledger, method_doubts
 from batos.image.history import oid_of
 from batos.image.method_doubts import Doubt
-from batos.tools.definitions import ConnectionSpec
+from batos.objects import UvmObject
+from batos.tools.definitions import ConnectionSpec, ToolDefinition
 from batos.wire.admin_schemas import UndoRequest
 from tests.support.autonomy import improving, recorded, stepped
 from tests.support.http_world import serving
@@ -226,3 +227,22 @@ async def test_the_audit_sees_tools_that_fail_and_cost(kernel: Kernel, inference
     assert bucket["tallies"]["tools"]["shop.listTeas"][0] == 1
     assert bucket["tallies"]["tool_bytes"]["shop.listTeas"][1] > 50
     assert bucket["tallies"]["tools_failed"]["shop.listTeas"][0] == 1
+
+
+# --- prompts
+
+
+def test_a_small_expert_is_shown_why_a_method_is_written_anew() -> None:
+    thing = UvmObject(name="shop")
+    wanted = method_prompts.WantedMethod(thing, "cheapest_", (), {}, "the cheapest tea", tools=("self.tools.shop.listTeas()",))
+    doubted = wanted._replace(doubts=("shop.listTeas() is not answered as it is declared: body", "an older one"))
+    [plain], [told] = (method_prompts.compact(one, chars=2000) for one in (wanted, doubted))
+    assert told.splitlines() == [*plain.splitlines(), "but shop.listTeas() is not answered as it is declared: body"]
+
+
+def test_the_tools_in_a_prompt_are_those_that_a_catalogue_finds() -> None:
+    offers = [(f"shop.op{n}", ToolDefinition(name=f"op{n}", description=f"Does thing {n}.")) for n in range(20)]
+    offers.append(("bank.pay_bill", ToolDefinition(name="pay-bill", description="Pays a bill.")))
+    lines = method_prompts.tool_lines(offers, "pay all bills", 2)
+    assert "self.tools.bank.pay_bill(): Pays a bill." in lines
+    assert len(lines) == 2
