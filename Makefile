@@ -1,9 +1,9 @@
 # install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
-# mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suite: PyPI, and npm where the machine has it
+# mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suites: PyPI, and npm where the machine has it
 # chat-clients  openai-python and ollama-python, in an environment of their own: what the tests let speak with the doors
-# mcp-conformance  the protocol's own conformance suite for clients, two minutes
+# mcp-conformance  the protocol's own conformance suites, for clients and for servers, three minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
