@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeGuard
 
 WIRE = Path(__file__).parents[1] / "batos" / "wire"
-SOURCES, TARGET = (WIRE / "client.py", WIRE / "schedule_client.py"), WIRE / "sync_client.py"
-CLASSES = ("Client", "Operating", "Scheduling")
+SOURCES, TARGET = (WIRE / "client.py", WIRE / "schedule_client.py", WIRE / "hook_client.py"), WIRE / "sync_client.py"
+CLASSES = ("Client", "Operating", "Scheduling", "Hooking")
 """The classes whose methods a client has, in the order in which they are written."""
 
 HEAD = '''"""The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py and schedule_client.py: change those, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py, schedule_client.py and hook_client.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations

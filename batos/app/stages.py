@@ -22,6 +22,7 @@ import structlog
 import batos
 from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
 from batos.api.dispatcher import Dispatcher
+from batos.api.hooks import HookRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.queries import Queries, QueryRequests
@@ -63,6 +64,7 @@ from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.triggers import hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -88,6 +90,7 @@ _INSTALL = (
     change_types.install_voices,
     tool_messages.install,
     book.install,
+    hooks.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -494,6 +497,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
                 schedules,
+                HookRequests(image, scheduler, mind.router, settings),
             ],
         )
         listener = None

@@ -45,6 +45,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "replay": "missions",
         "failures": "missions",
         "schedule": "schedules",
+        "hooks": "hooks",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
     "Tools and what they did": {

@@ -2,6 +2,9 @@
 
 Chat clients send the token in different ways: as an API key (`Authorization: Bearer`), as the password of the address
 (`http://batos:TOKEN@127.0.0.1:5758`), or, those that know neither, in the path (`http://127.0.0.1:5758/token/TOKEN`).
+
+Below `/hooks/` no token is asked for: each hook has a secret of its own, which is checked where its body is. There, and only there, names
+are valid, too, that the hook's user gave it: what a tunnel brings in carries the tunnel's name.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -24,10 +27,13 @@ from batos.loopback import bracketed, is_foreign, names_of
 TOKEN_NAME = "doors.token"  # noqa: S105  the name of its file
 _REFUSED = "the token of this daemon is missing or wrong; `batos doors` prints it: send it as the API key (Authorization: Bearer TOKEN)"
 _IN_PATH = "/token/"
+_HOOKS = "/hooks/"
 _LONGEST = 1024  # characters of a header that is decoded
 
 Refusal = Callable[[str, int, str], Response]
 """Makes the answer to a refused request of a path, with its status and the reason."""
+HookHosts = Callable[[str], Awaitable[Collection[str]]]
+"""Returns the names, in lower case, under which a tunnel or proxy may bring requests to a hook; none for one that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +69,12 @@ class DoorLimits(Limits):
 class DoorGuard:
     """An ASGI application in front of the doors."""
 
-    def __init__(self, app: ASGIApp, token: str, host: str, port: int, refusal: Refusal) -> None:
+    def __init__(self, app: ASGIApp, token: str, host: str, port: int, refusal: Refusal, hosts_of: HookHosts) -> None:
         """
         :param host: the loopback address that is listened at.
+        :param hosts_of: returns the further names by which a hook may be called.
         """
+        self._hosts_of = hosts_of
         self._app, self._token, self._refusal = app, token.encode(), refusal
         self._names, self._address = names_of(host, port), f"http://{bracketed(host)}:{port}"
 
@@ -77,6 +85,14 @@ class DoorGuard:
         place: ConnectionSlot = scope["state"]["place"]
         place.ask()
         headers, path = Headers(scope=scope), str(scope["path"])
+        if path.startswith(_HOOKS):
+            place.stand()  # whoever calls has yet to prove that he may
+            status, why = await self._checked_for_hooks(headers, path.removeprefix(_HOOKS))
+            if status:
+                await self._refusal(path, status, why)(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+            return
         given, path = _token_of(headers, path)
         status, why = self._checked(headers, given)
         if not status and not place.sit():
@@ -92,13 +108,26 @@ class DoorGuard:
 
     def _checked(self, headers: Headers, given: str) -> tuple[int, str]:
         """Return the status and the reason of a refusal; 0 if the request is admitted."""
-        if headers.get("host", "").lower() not in self._names:
-            return 421, f"this server answers only at {self._address}; the name that was asked for is another one"
-        if is_foreign(headers, self._names) or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return 403, "a page of another site made this request"
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
+        status, why = self._of_foreigner(headers, self._names)
+        if not status and not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
             return 401, _REFUSED
+        return status, why
+
+    def _of_foreigner(self, headers: Headers, names: Collection[str]) -> tuple[int, str]:
+        """Return the status and the reason of a refusal for the name that was asked for, or for the page that asks; 0 for neither."""
+        if headers.get("host", "").lower() not in names:
+            return 421, f"this server answers only at {self._address}; the name that was asked for is another one"
+        if is_foreign(headers, names) or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return 403, "a page of another site made this request"
         return 0, ""
+
+    async def _checked_for_hooks(self, headers: Headers, name: str) -> tuple[int, str]:
+        """Return the same for a request to a hook, which may come under the names that the hook has."""
+        asked = headers.get("host", "").lower()
+        if asked not in self._names and {asked, asked.rpartition(":")[0]} & set(await self._hosts_of(name)):
+            return self._of_foreigner(headers, {asked})
+        status, why = self._of_foreigner(headers, self._names)
+        return status, why + ("; if a tunnel brings this in, add the hook with --host and the tunnel's name" if status == 421 else "")
 
 
 def _token_of(headers: Headers, path: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ At rest there is only a socket that listens. The web server and what is behind i
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +109,7 @@ class Doors:
         from batos.console.api_client import Asker
         from batos.doors.access import TOKEN_NAME, DoorGuard, DoorLimits
         from batos.doors.app import application
+        from batos.doors.hooks import hosts_of
         from batos.doors.missions import TurnMissions
         from batos.doors.routes import DoorServices, refusal
         from batos.doors.turn_log import TurnLog
@@ -119,7 +121,8 @@ class Doors:
         app = application(services)
         self._at_stop = services.at_stop
         log.info("doors", address=self.address)
-        return DoorGuard(app, token_of(self._settings.data, TOKEN_NAME), self._host, self._port, refusal)
+        token, hosts = token_of(self._settings.data, TOKEN_NAME), functools.partial(hosts_of, asker)
+        return DoorGuard(app, token, self._host, self._port, refusal, hosts)
 
     async def stop(self) -> None:
         """End answers under way, whose missions go on; close the socket. May be called again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Literal, TypedDict, Unpack
 
-from batos.wire.connection import Connection
+from batos.wire.hook_client import Hooking
 
 
 class ScheduleTerms(TypedDict, total=False):
@@ -22,7 +22,7 @@ class ScheduleTerms(TypedDict, total=False):
     """failures in a row after which the schedule stops"""
 
 
-class Scheduling(Connection):
+class Scheduling(Hooking):
     """Part of `batos.wire.client.Client` for schedules."""
 
     async def schedules(self, name: str | None = None) -> dict[str, Any]:

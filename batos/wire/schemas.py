@@ -49,6 +49,15 @@ from batos.wire.fields import (
     Target,
     Words,
 )
+from batos.wire.hook_schemas import (
+    HookAddRequest,
+    HookDeliverRequest,
+    HookPauseRequest,
+    HookRemoveRequest,
+    HookResumeRequest,
+    HookRollRequest,
+    HooksRequest,
+)
 from batos.wire.schedule_schemas import (
     ScheduleAddRequest,
     SchedulePauseRequest,
@@ -73,7 +82,9 @@ from batos.wire.tool_schemas import (
 
 __all__ = [
     "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image",
+    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
+    "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
+    "Image",
     "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
     "ModelsRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest",
     "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest",
@@ -351,5 +362,6 @@ OPS: dict[str, type[Request]] = {
     "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
     "effect_settle": EffectSettleRequest, "schedules": SchedulesRequest, "schedule_add": ScheduleAddRequest,
     "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,
-    "schedule_run": ScheduleRunRequest,
+    "schedule_run": ScheduleRunRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
+    "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py and schedule_client.py: change those, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py, schedule_client.py and hook_client.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
+from batos.wire.hook_client import HookTerms
 from batos.wire.schedule_client import ScheduleTerms
 from batos.wire.sync_connection import SyncConnection
 
@@ -550,3 +551,44 @@ class SyncClient(SyncConnection):
         :param id: the mission's id; default: a new one. The same id means the same run.
         """
         return self._run(self._client.schedule_run(name, id=id))
+
+    def hooks(self, name: str | None = None) -> dict[str, Any]:
+        """Return the hooks by name, each with its last mission; with a name, all of that one. No reply has a secret."""
+        return self._run(self._client.hooks(name))
+
+    def hook_add(self, name: str, brief: str, **terms: Unpack[HookTerms]) -> dict[str, Any]:
+        """Add a hook; return it with its `secret`. One that says the same is returned as it is.
+
+        :param brief: brief of each mission; `{issue.title}` stands for that field of the body, `{body}` for all of it.
+        :param terms: persona, depth, priority, rate, hosts, when (`HookTerms`).
+        :raises InvalidInput: if the name is taken, or a term is not valid.
+        """
+        return self._run(self._client.hook_add(name, brief, **terms))
+
+    def hook_pause(self, name: str) -> dict[str, Any]:
+        """Refuse deliveries of a hook until `hook_resume`, also across restarts. Return it."""
+        return self._run(self._client.hook_pause(name))
+
+    def hook_resume(self, name: str) -> dict[str, Any]:
+        """Take deliveries of a hook again. Return it."""
+        return self._run(self._client.hook_resume(name))
+
+    def hook_remove(self, name: str) -> dict[str, Any]:
+        """Remove a hook and its secret; return those that are left. Its missions stay."""
+        return self._run(self._client.hook_remove(name))
+
+    def hook_roll(self, name: str) -> dict[str, Any]:
+        """Give a hook another `secret`, and return it with that; the one before does not count any more."""
+        return self._run(self._client.hook_roll(name))
+
+    def hook_deliver(
+        self, name: str, body: bytes, *, kind: str = "", headers: Mapping[str, str] | None = None, token: str = ""
+    ) -> dict[str, Any]:
+        """Deliver to a hook as a request over HTTP does; return the mission's `id`, or `why` it became none.
+
+        :param kind: content type of the body; JSON unless it says a form or text.
+        :param headers: headers that prove or name the delivery, by lower-case names.
+        :param token: the hook's secret, where no header proves the delivery.
+        :raises HookRefused: if nothing proves that it knows the secret.
+        """
+        return self._run(self._client.hook_deliver(name, body, kind=kind, headers=headers, token=token))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,9 @@ from batos.console.access import token_of
 from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, daemon, provisioned
+from tests.support.doors import free_port
 
 BODY = {"model": "batos", "messages": [{"role": "user", "content": "Plan a quiet evening for two"}]}
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "evening"}])

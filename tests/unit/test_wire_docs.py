@@ -51,6 +51,8 @@ FIELDS = {
     "tool_grants": {"grants"},
     "effects": {"effects"},
     "schedules": {"schedules"},
+    "hooks": {"hooks"},
+    "hook_deliver": {"hook", "id"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }
 
