@@ -91,6 +91,15 @@ class ScheduleStopped:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class FolderStopped:
+    """The files of a folder become missions no more, because the last ones failed; that is durable."""
+
+    folder: str
+    """name of the trigger"""
+    why: str
+
+
 class EventBus:
     """Delivers each event to the subscribers of its type. All methods are called on the loop's thread; a subscriber must not block."""
 

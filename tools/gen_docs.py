@@ -85,11 +85,12 @@ def clients() -> str:
 
     from batos.wire import Client
     from batos.wire.client import Operating
+    from batos.wire.folder_client import FolderWatching
     from batos.wire.hook_client import Hooking
     from batos.wire.schedule_client import Scheduling
 
     parts = []
-    for name, method in {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Hooking)}.items():
+    for name, method in {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Hooking), **vars(FolderWatching)}.items():
         if name.startswith("_"):
             continue
         signature = str(inspect.signature(method)).replace("(self, ", "(").replace("(self)", "()").replace("'", "")

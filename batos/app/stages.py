@@ -22,6 +22,7 @@ import structlog
 import batos
 from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
 from batos.api.dispatcher import Dispatcher
+from batos.api.folders import FolderRequests
 from batos.api.hooks import HookRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
@@ -64,7 +65,7 @@ from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
-from batos.triggers import hooks
+from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -91,6 +92,7 @@ _INSTALL = (
     tool_messages.install,
     book.install,
     hooks.install,
+    folders.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -463,6 +465,7 @@ class TransportStage:
     missions: MissionRequests
     personas: PersonaRequests
     schedules: Schedules
+    folders: FolderRequests
     listener: Listener | None
 
 
@@ -478,6 +481,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
+        watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -497,6 +501,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
                 schedules,
+                watched,
                 HookRequests(image, scheduler, mind.router, settings),
             ],
         )
@@ -516,14 +521,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -547,5 +552,6 @@ async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterato
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await life.enter_async_context(schedules.running())
+        await life.enter_async_context(transport.schedules.running())
+        await life.enter_async_context(transport.folders.running())
         yield

@@ -6,6 +6,7 @@
     missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
     schedules.py     schedule
     hooks.py         hooks
+    folders.py       folders
     mission_view.py  a mission as it is thought through, and its record as a page
     memory.py        ingest, search, memory
     tools.py         tools; tool_places.py: the options of its `add`

@@ -46,6 +46,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "failures": "missions",
         "schedule": "schedules",
         "hooks": "hooks",
+        "folders": "folders",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
     "Tools and what they did": {

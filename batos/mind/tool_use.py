@@ -31,7 +31,7 @@ from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.image.method_doubts import Doubt
-from batos.image.mission_record import FROM_OTHERS, MissionRecord
+from batos.image.mission_record import FROM_OTHERS, WITH_FILES, MissionRecord
 from batos.memory.objects import TOOL
 from batos.mind.evidence import RecalledPassage, without_marks
 from batos.mind.inference import AttemptTally
@@ -489,9 +489,10 @@ class ToolUse:
 
         mission = self._attempt.mission
         records = [*self._own().known.values(), *self._image.read(_earlier_effects, mission.context)]
-        from_others = mission.origin in FROM_OTHERS or self._image.read(_follows_others, mission.context)
-        read = frozenset({grants.UNTRUSTED}) if from_others else frozenset[str]()
-        return read | grants.collected_marks(records, definition, self._attempt.has_private)
+        origins = {mission.origin, *self._image.read(_origins_followed, mission.context)}
+        told = frozenset({grants.UNTRUSTED}) if origins & FROM_OTHERS else frozenset[str]()
+        recalled = self._attempt.has_private or bool(origins & WITH_FILES)
+        return told | grants.collected_marks(records, definition, recalled)
 
     def _is_by_hand(self, call: ToolCall) -> bool:
         """Return True if the mission is the call itself: its user sent it to the connection as a message."""
@@ -537,9 +538,9 @@ def _earlier_effects(root: Any, context: str | None) -> list[EffectRecord]:
     return [record for mission in _followed(root, context) for record in effects.load(root, mission.id)]
 
 
-def _follows_others(root: Any, context: str | None) -> bool:
-    """Return True if the brief of a mission that one follows holds text of others."""
-    return any(mission.origin in FROM_OTHERS for mission in _followed(root, context))
+def _origins_followed(root: Any, context: str | None) -> set[str]:
+    """Return the origins of the missions that one follows: their briefs are in the conversation."""
+    return {mission.origin for mission in _followed(root, context)}
 
 
 def _followed(root: Any, context: str | None) -> list[Any]:

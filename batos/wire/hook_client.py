@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, Unpack
 
-from batos.wire.connection import Connection
+from batos.wire.folder_client import FolderWatching
 
 
 class HookTerms(TypedDict, total=False):
@@ -23,7 +23,7 @@ class HookTerms(TypedDict, total=False):
     """conditions `FIELD=VALUE` of the body; where one does not hold, a delivery becomes no mission"""
 
 
-class Hooking(Connection):
+class Hooking(FolderWatching):
     """Part of `batos.wire.client.Client` for hooks."""
 
     async def hooks(self, name: str | None = None) -> dict[str, Any]:

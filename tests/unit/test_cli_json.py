@@ -75,6 +75,8 @@ def answer(request: Request) -> Any:
             return {"type": "schedules", "schedules": []}
         case "hooks":
             return {"type": "hooks", "hooks": []}
+        case "folders":
+            return {"type": "folders", "folders": []}
         case "info":
             return {"type": "info", "console": "http://127.0.0.1:1", "data": "data", "personas": []}
         case op:

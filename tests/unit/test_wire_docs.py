@@ -52,6 +52,7 @@ FIELDS = {
     "effects": {"effects"},
     "schedules": {"schedules"},
     "hooks": {"hooks"},
+    "folders": {"folders"},
     "hook_deliver": {"hook", "id"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }

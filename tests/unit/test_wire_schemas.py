@@ -14,7 +14,7 @@ _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transacti
 LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
-    "curate", "tools", "tools_resume", "tool_grants", "effects", "schedules", "hooks",
+    "curate", "tools", "tools_resume", "tool_grants", "effects", "schedules", "hooks", "folders",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
@@ -28,6 +28,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "schedule_add": {"when": "hourly", "brief": "b"},
     **{op: {"name": "n"} for op in ("schedule_pause", "schedule_resume", "schedule_remove")},
     "schedule_run": {"name": "n", "id": "m"},
+    "folder_add": {"folder": "/f", "brief": "b"},
+    **{op: {"name": "n"} for op in ("folder_pause", "folder_resume", "folder_remove", "folder_run")},
     "hook_add": {"name": "n", "brief": "b"},
     **{op: {"name": "n"} for op in ("hook_pause", "hook_resume", "hook_remove", "hook_roll")},
     "hook_deliver": {"name": "n", "body": "e30="},
