@@ -51,6 +51,7 @@
     ├── OllamaUnavailable          no Ollama answers, and none could be started
     ├── ImageError                 the image cannot be opened or used
     │   ├── ImageLocked            another process uses the image
+    │   ├── ImageAway              the server that keeps the image does not answer now; the daemon waits for it
     │   ├── ImageTooNew            a newer version has written the image
     │   └── ImageDamaged           the image is damaged and was refused; the message gives the remedy
     ├── EndpointError              an address cannot be bound, or is not allowed
@@ -436,6 +437,13 @@ class ImageError(BatosError):
 
 class ImageLocked(ImageError):
     code = "image_locked"
+
+
+class ImageAway(ImageError):
+    """The server that keeps the image cannot be reached now. The daemon waits for it; nothing is lost."""
+
+    code = "image_away"
+    retryable = True
 
 
 class ImageTooNew(ImageError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batos.image import storage
 from batos.image.living_image import LivingImage
+from batos.image.server import away_error
 from batos.wire import schemas
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class Dispatcher:
                 client.send(reply)
         except OSError as e:
             raise storage.disk_full_error(e) or e from None
+        except Exception as e:
+            if (away := away_error(e)) is None:
+                raise
+            raise away from e
 
     def forget(self, client: Recipient) -> None:
         """Report to the services that a client has left."""

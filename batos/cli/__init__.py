@@ -1,6 +1,9 @@
 """The command line: verbs for people and scripts. The daemon needs nothing of it; typer and rich stay out of the daemon's imports.
 
-    app.py           the typer application, its options, the exit codes; which verb is in which module
+    app.py           the typer application and its options; which verb is in which module
+    process.py       the process of a command, and its exit codes; streams.py: streams that are full or closed
+    settings.py      settings as flags give them; the data folder that is meant
+    start.py         start of the daemon, without typer and rich
     client.py        asking a daemon: connecting, hints for names that are not there
     daemon.py        run, doctor, config; run --supervise
     missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
@@ -21,7 +24,7 @@
     access.py        console, doors, keys
     service.py       service: a systemd unit
     upkeep.py        backup, restore, fork, pack
-    output.py        text for people, JSON for programs, streams that are full or closed
+    output.py        text for people, JSON for programs
     chat/            chat
 
 Exit codes: 0 success, 1 the mission FAILED, 2 wrong usage or settings, 3 no daemon answers, 4 refused or invalid,
@@ -52,6 +55,25 @@ def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
             pass  # the application reports this error
         else:
             return 0
-    from batos.cli import app  # imported late: this import takes most of the time of a short command
+    from batos.cli import process  # imported late, as all that follows: imports take most of the time of a short command
 
-    return app.main(argv, alone=alone)
+    words = process.with_verb(words, alone)
+    if argv is None:
+        process.own_process(words[0])
+    code = _run(words)
+    return process.flushed(code) if argv is None else code
+
+
+def _run(words: list[str]) -> int:
+    """Run a verb, `run` without typer where its flags are read without it; return the exit code."""
+    from batos.cli import process
+
+    if words[0] == "run":
+        from batos.cli import start
+
+        flags = start.flags_of(words[1:])
+        if flags is not None:
+            return process.exit_code_of(lambda: start.start(flags), as_json=flags.as_json)
+    from batos.cli import app
+
+    return app.run(words)

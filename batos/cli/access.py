@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint, meant_folder, settings_from
+from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint
 from batos.cli.client import ask
 from batos.cli.output import Output
+from batos.cli.settings import meant_folder, settings_from
 from batos.config import Settings, former, nearest
 from batos.errors import ConfigError, DaemonUnavailable
 from batos.wire import keys as made

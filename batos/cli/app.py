@@ -2,31 +2,23 @@
 
 Verbs are grouped as `batos --help` lists them, each with its module. A command imports the module of its own verb and no other, so that it
 does not pay for the others. Negative numbers such as `-5` are arguments and not options.
-
-The default data folder is the user's own, unless an earlier version of `make run` kept the image in the checkout. `make run`, `batos run`,
-`doctor` and `service` use the same folder. A user with an image in another folder gets a question on a terminal, and a message elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
-import os
 import re
 import socket
-import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Coroutine, Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from batos import __version__, config, logs, private_files
-from batos.cli.output import Output, discard_output, set_up_streams
-from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError, OutputFailed
+from batos import __version__, config
+from batos.cli.process import exit_code_of
+from batos.errors import ConfigError, DaemonUnavailable, EndpointError
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Missions": {
@@ -110,8 +102,6 @@ class Grouped(TyperGroup):
 
 _PORTS = 65535
 CONNECT_S = 3.0  # seconds for checking that a daemon listens
-_DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # flags of a command line that names no verb
-INTERRUPTED = 130  # the exit code with which a shell reports SIGINT
 _WRONG_USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, which typer does not export
 T = TypeVar("T")
 
@@ -144,35 +134,6 @@ ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help
 SetFlag = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, such as missions.queue=50; may be repeated.")
 ]
-
-
-def settings_from(
-    data: str | None,
-    image: str | None,
-    listen: list[str] | None,
-    profile: str | None,
-    file: str | None,
-    more: list[str] | None,
-    model: list[str] | None = None,
-) -> tuple[config.Settings, dict[str, str]]:
-    """Return the settings in force with these flags, and the source of each.
-
-    :raises ConfigError: for a setting that does not exist (with the nearest name) or a value it cannot have.
-    """
-    flags: dict[str, Any] = {
-        "data": data,
-        "image.uri": image,
-        "wire.listen": tuple(listen or ()),
-        "inference.profile": profile,
-        "inference.model": tuple(model or ()),
-    }
-    for assignment in more or ():
-        name, equals, value = assignment.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals:
-            raise ConfigError(f"--set takes NAME=VALUE, got {config.shown(assignment)}")
-        flags[name] = value
-    return config.load_with_sources(flags, config_file=file)
 
 
 def endpoint(connect: str | None) -> str:
@@ -242,57 +203,9 @@ def register(verb: str = "") -> None:
         importlib.import_module(f"batos.cli.{module}")
 
 
-def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
-    """Run a command line and return its exit code: see `batos.cli.main`."""
-    words = with_verb(list(sys.argv[1:] if argv is None else argv), alone)
-    if argv is not None:
-        return _run(words)
-    _own_process(words[0])
-    return _flushed(_run(words))
-
-
-def _run(words: list[str]) -> int:
+def run(words: list[str]) -> int:
     """Run a verb. Return its exit code, and print its error."""
-    try:
-        invoke(words)
-    except SystemExit as e:  # typer ends with SystemExit
-        return e.code if isinstance(e.code, int) else int(e.code is not None)
-    except BatosError as e:
-        return _told(e, words)
-    except BatosSignal as e:
-        print(f"batos: stopped: {e}; start again, the image recovers by itself", file=sys.stderr)
-        return 4
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of the pipe is gone
-        discard_output()
-        return 1
-    except Exception as e:  # an internal fault: report it with a code, and without pages of source
-        return _told(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"), words)
-    return 0
-
-
-def _told(error: BatosError, words: Sequence[str]) -> int:
-    """Tell an error, and return its exit code."""
-    if isinstance(error, OutputFailed):
-        discard_output()
-    Output("--json" in words and not isinstance(error, OutputFailed)).error(error)
-    return error.exit_code
-
-
-def _flushed(code: int) -> int:
-    """Flush the output while an error can still be reported: a result that could not be written is no success.
-
-    :returns: the exit code, that of the error if it would be 0.
-    """
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
-        return code or 1
-    except OutputFailed as e:
-        return code or _told(e, ())
-    return code
+    return exit_code_of(lambda: invoke(words), as_json="--json" in words)
 
 
 def invoke(words: list[str]) -> None:
@@ -309,28 +222,6 @@ def invoke(words: list[str]) -> None:
         command = e.ctx.command_path if e.ctx is not None else "batos"
         raise ConfigError(f"{e.format_message().rstrip('.')}; see `{command} --help`") from None
     raise SystemExit(code)
-
-
-def _own_process(verb: str) -> None:
-    """Set up a process that is nothing but this command. What it, its libraries and its children make is for its user alone."""
-    os.umask(private_files.UMASK)
-    set_up_streams(output_may_be_closed=verb == "run")
-    if verb != "run":  # the daemon configures its own log
-        logs.configure("error", "auto")  # log lines of libraries must not appear between the results
-        logging.getLogger().setLevel(logging.ERROR)
-
-
-def with_verb(words: list[str], alone: str = "run") -> list[str]:
-    """Return the words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
-
-    :param alone: verb to use if there are no words, or one that `run` does not know.
-    """
-    own = ("-h", "--help", "--version", "--install-completion", "--show-completion")
-    if not words or words[0].split("=", 1)[0] in _DASHBOARD_FLAGS:
-        return [alone, *words]
-    if words[0].startswith("-") and words[0].split("=", 1)[0] not in own:
-        return ["run", *words]
-    return words
 
 
 _NEGATIVE = re.compile(r"-\.?\d[\d.]*([eE][+-]?\d+)?")
@@ -350,70 +241,3 @@ class NumbersCommand(TyperCommand):
         if ctx.params.get("args"):
             ctx.params["args"] = [word.removeprefix(_MARK) for word in ctx.params["args"]]
         return rest
-
-
-IMAGE_FILE = "live_image.fs"
-_OF_CHECKOUT = "var"
-
-
-def meant_folder(
-    data: str | None, output: Output, *, image: str | None = None, config_file: str | None = None, more: list[str] | None = None
-) -> str | None:
-    """Return the flag --data as it was given, or the folder chosen by `chosen_folder`."""
-    if data is not None:
-        return data
-    settings, sources = settings_from(None, image, None, None, config_file, more)
-    return chosen_folder(settings, sources, output)
-
-
-def other_images(settings: Settings, sources: Mapping[str, str]) -> list[Path]:
-    """Return data folders with an image of this checkout that the command would not use, since no folder is named."""
-    if any(sources[name] != "default" for name in ("data", "image.uri")):
-        return []
-    try:
-        here = [Path.cwd()]
-    except FileNotFoundError:  # another process deleted the folder
-        here = []
-    found = dict.fromkeys((folder / _OF_CHECKOUT).resolve() for folder in (*here, Path(__file__).parents[2]))
-    return [folder for folder in found if folder != settings.data.resolve() and (folder / IMAGE_FILE).is_file()]
-
-
-def chosen_folder(
-    settings: Settings, sources: Mapping[str, str], output: Output, ask: Callable[[str], str] = input, *, terminal: bool | None = None
-) -> str | None:
-    """Return the data folder to use, if there is a doubt and a user to ask; None if the setting stays.
-
-    :param ask: shows a question, and returns the answer.
-    :param terminal: True if there is a user to ask; default: True on a terminal.
-    """
-    others = other_images(settings, sources)
-    if not others:
-        return None
-    other, own = others[0], settings.data
-    if (own / IMAGE_FILE).is_file():
-        output.note(f"the image is the one in {own}; there is another one in {other}: --data {_shown(other)}", "yellow")
-        return None
-    if terminal is None:
-        terminal = not output.as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    if not terminal:
-        output.note(f"a new image is made in {own}; there is one in {other}: --data {_shown(other)}", "yellow")
-        return None
-    output.note(f"There is no image in {own} yet, and one in {other}.")
-    while True:
-        try:
-            said = ask("Use that one? [Y/n] ").strip().lower()
-        except EOFError:
-            return None
-        if said in ("", "y", "yes"):
-            return str(other)
-        if said in ("n", "no"):
-            return str(own)
-
-
-def _shown(folder: Path) -> str:
-    """Return a folder as a user would type it here."""
-    try:
-        near = os.path.relpath(folder)
-    except OSError:
-        return str(folder)
-    return str(folder) if near.startswith("..") else f"./{near}"

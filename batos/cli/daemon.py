@@ -23,23 +23,12 @@ import typer
 
 from batos import logs
 from batos.bridge import launcher
-from batos.cli.app import (
-    ConfigFlag,
-    DataFlag,
-    ImageFlag,
-    Json,
-    ListenFlag,
-    ModelFlag,
-    ProfileFlag,
-    SetFlag,
-    app,
-    meant_folder,
-    run_async,
-    settings_from,
-)
-from batos.cli.output import Output, discard_output, size
+from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async
+from batos.cli.output import Output
+from batos.cli.settings import meant_folder, settings_from
+from batos.cli.start import CONSOLE_ON, StartFlags, start
 from batos.config import SettingRow, Settings, former, meant, supervision, table
-from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED, ConfigError, OutputFailed
+from batos.errors import EXIT_IMAGE_FAILED, EXIT_STALLED, ConfigError
 
 log = structlog.get_logger("batos")
 
@@ -150,73 +139,22 @@ def run(  # noqa: PLR0913  each is an option of the command line
     supervise: SuperviseFlag = False,
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
-    output = Output(as_json)
-    more = [*(assignments or ()), *(["console.enabled=on"] if console else ())]
-    data = meant_folder(data, output, image=image, config_file=config_file, more=more)
-
-    def read() -> Settings:
-        return settings_from(data, image, listen, profile, config_file, more, model)[0]
-
-    if supervise:
-        settings = read()
-        logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=supervision().journal)
-        named = {
-            "--data": [data],
-            "--image": [image],
-            "--listen": listen,
-            "--profile": [profile],
-            "--model": model,
-            "--config": [config_file],
-            "--set": more,
-        }
-        flags = [word for flag, values in named.items() for value in values or () if value is not None for word in (flag, value)]
-        command = [sys.executable, "-m", "batos", "run", *flags, *(["--json"] if as_json else [])]
-        raise typer.Exit(run_supervised(command))
-
-    from batos import daemon  # imported late: the other verbs do not need it
-    from batos.app import kernel
-
-    def started(daemon: kernel.Kernel) -> None:
-        try:
-            if as_json:
-                output.event({"type": "started", **daemon.info()})
-            elif not supervision().journal:  # under systemd the log reports it, and only the log may appear there
-                report(daemon.info(), output, daemon.console.link if daemon.console else "")
-        except (BrokenPipeError, OutputFailed) as e:  # a closed pipe or a full disk must not keep the daemon from serving
-            discard_output()
-            output.note(f"its state cannot be announced: {e}")
-
-    run_async(daemon.run(read(), on_started=started, reload=read))
-
-
-def report(info: dict[str, Any], output: Output, link: str = "") -> None:
-    """Print the parts of a started daemon: image, personas, models, endpoint, profile.
-
-    :param link: the link to the console with its token: shown on a terminal only, since a log could keep it.
-    """
-    image, served, missions = info.get("image", {}), info.get("ollama", {}), info.get("missions", {})
-    models = [f"{model['name']} {model['state']}" for model in info.get("models", ())]
-    waiting = missions.get("queued", 0) + missions.get("running", 0)
-    output.say(f"BAT OS {info['version']}, process {info['pid']}", "bold")
-    output.pairs(
-        [
-            ("image", f"{image.get('uri')}, {image.get('objects')} objects, {size(image.get('bytes', 0))}"),
-            ("missions", f"{image.get('accepted', 0)} so far{f', {waiting} go on now' if waiting else ''}"),
-            ("personas", ", ".join(info.get("personas", ()))),
-            ("profile", info.get("profile", "")),
-            *([("model", f"{info['model']}: {info.get('why_model', '')}")] if info.get("model") else ()),
-            ("ollama", f"{served.get('version')} at {served.get('host')} ({served.get('state')})"),
-            ("models", ", ".join(models)),
-            ("endpoint", ", ".join(info.get("endpoints", ()))),
-            *(
-                [("console", link if output.console.is_terminal else f"{info['console']} (`batos console` prints the link)")]
-                if link
-                else ()
-            ),
-        ]
+    flags = StartFlags(
+        data,
+        image,
+        tuple(listen or ()),
+        profile,
+        tuple(model or ()),
+        config_file,
+        (*(assignments or ()), *((CONSOLE_ON,) if console else ())),
+        as_json,
     )
-    output.say('Give it a mission: batos send "..." --watch     Ctrl-C stops it; no mission is lost.', "dim")
-    output.console.file.flush()
+    if not supervise:
+        return start(flags)
+    flags = flags.with_folder()
+    settings = flags.settings()
+    logs.configure(settings.daemon.log_level, settings.daemon.log_format, journal=supervision().journal)
+    raise typer.Exit(run_supervised([sys.executable, "-m", "batos", "run", *flags.words()]))
 
 
 @app.command()

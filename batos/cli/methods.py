@@ -15,10 +15,11 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, Connect, Json, SetFlag, app, check_named, endpoint, settings_from
+from batos.cli.app import ConfigFlag, Connect, Json, SetFlag, app, check_named, endpoint
 from batos.cli.client import DAEMON, AtFlag, QuerySource, grouped, look, moment, with_nearest
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
 from batos.cli.output import Output, ago, json_text
+from batos.cli.settings import settings_from
 from batos.config import shown
 from batos.errors import ConfigError, UnknownTarget
 from batos.wire import Accepted, Client

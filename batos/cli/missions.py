@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from batos.cli.app import INTERRUPTED, Connect, Json, NumbersCommand, app, endpoint
+from batos.cli.app import Connect, Json, NumbersCommand, app, endpoint
 from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, grouped, look, moment, with_nearest
 from batos.cli.mission_view import (
     FOLDED,
@@ -32,6 +32,7 @@ from batos.cli.mission_view import (
     undone_pairs,
 )
 from batos.cli.output import Output, ago, one_line
+from batos.cli.process import INTERRUPTED
 from batos.config import nearest, shown
 from batos.errors import Busy, InvalidInput, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client

@@ -13,22 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from batos.bridge.modelfile import tagged
-from batos.cli.app import (
-    ConfigFlag,
-    Connect,
-    DataFlag,
-    Json,
-    ProfileFlag,
-    SetFlag,
-    app,
-    check_reachable,
-    endpoint,
-    meant_folder,
-    run_async,
-    settings_from,
-)
+from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, ProfileFlag, SetFlag, app, check_reachable, endpoint, run_async
 from batos.cli.client import ask
 from batos.cli.output import Output, ago, clean, one_line, size
+from batos.cli.settings import meant_folder, settings_from
 from batos.config import Settings, nearest
 from batos.errors import DaemonUnavailable, InvalidInput
 from batos.wire.client import Client

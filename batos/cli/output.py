@@ -9,23 +9,21 @@ message beside it, on standard error, is lost.
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from batos.errors import BatosError
 
-from batos.errors import BatosError, OutputFailed
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when something is printed: the daemon prints nothing with them
+    from rich.console import Console
     from rich.status import Status
+    from rich.table import Table
+    from rich.text import Text
 
 PIPE_WIDTH = 10_000  # columns without a terminal, so that nothing is cut or wrapped
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -72,8 +70,21 @@ class Output:
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.console = _console(sys.stdout)
-        self.errors = _console(sys.stderr)
+
+    @cached_property
+    def console(self) -> Console:
+        """Rich's console on standard output."""
+        return _console(sys.stdout)
+
+    @cached_property
+    def errors(self) -> Console:
+        """Rich's console on standard error."""
+        return _console(sys.stderr)
+
+    @cached_property
+    def is_terminal(self) -> bool:
+        """True if a person reads standard output on a terminal."""
+        return sys.stdout.isatty()
 
     def document(self, value: Any) -> None:
         """Print one JSON document."""
@@ -85,26 +96,26 @@ class Output:
 
     def say(self, text: str = "", style: str = "") -> None:
         """Print a line."""
-        self.console.print(Text(clean(text), style=style))
+        self.console.print(_text(text, style))
 
     def copied(self, text: str) -> None:
         """Print a line that is there to be copied: on a terminal it is not wrapped either, which would put line feeds into it."""
-        self.console.print(Text(clean(text)), soft_wrap=True)
+        self.console.print(_text(text), soft_wrap=True)
 
     def note(self, text: str, style: str = "") -> None:
         """Print a line beside the result: to standard error."""
-        self.errors.print(Text(clean(text), style=style))
+        self.errors.print(_text(text, style))
 
     def write(self, text: str) -> None:
         """Print a piece of running text, at once and without a line feed."""
-        self.console.print(Text(clean(text)), end="")
+        self.console.print(_text(text), end="")
         self.console.file.flush()
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values in two columns."""
         table = _table(("", ""))
         for name, value in pairs:
-            table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
+            table.add_row(_text(name, "bold"), _text(value))
         self._table(table)
 
     def rows(self, columns: Sequence[str], rows: Iterable[Sequence[object]], styles: dict[str, str] | None = None) -> None:
@@ -112,7 +123,7 @@ class Output:
         table = _table(columns)
         for row in rows:
             cells = [clean(cell) for cell in row]
-            table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
+            table.add_row(*(_text(cell, (styles or {}).get(cell, "")) for cell in cells))
         self._table(table)
 
     def _table(self, table: Table) -> None:
@@ -128,7 +139,7 @@ class Output:
             self.document({"type": "error", **error.to_wire()})
             return
         code = str(error.context.get("code", error.code))  # for a mission that FAILED: the code of its error
-        line = Text(f"{clean(code)}: ", style="bold red")
+        line = _text(f"{code}: ", "bold red")
         self.errors.print(line.append(clean(error.message), style="not bold default"))
 
 
@@ -155,84 +166,26 @@ class PassingLine:
             self._live = None
 
 
+def _text(text: object, style: str = "") -> Text:
+    """Return a cleaned text of rich's."""
+    from rich.text import Text
+
+    return Text(clean(text), style=style)
+
+
 def _console(stream: Any) -> Console:
+    from rich.console import Console
+
     # Use soft_wrap only without a terminal: there each line stays one line, however long.
     terminal = bool(stream.isatty())
     return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False, soft_wrap=not terminal)
 
 
 def _table(columns: Sequence[str]) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for number, column in enumerate(columns):
         last = number == len(columns) - 1
         table.add_column(column, no_wrap=not last, overflow="fold" if last else "ellipsis")
     return table
-
-
-class _Told(io.FileIO):
-    """Standard output that reports its own failures, so that they are not taken for faults of the caller."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            raise
-        except OSError as e:
-            why = f"standard output cannot be written ({e.strerror or e}); the command may have taken effect"
-            raise OutputFailed(why) from None
-
-
-class _Lossy(io.FileIO):
-    """Standard error. Output that it does not accept is lost."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            return len(data)
-
-
-def set_up_streams(*, output_may_be_closed: bool) -> None:
-    """Set up the standard streams so that a command fails only with `OutputFailed`, when its result is lost.
-
-    :param output_may_be_closed: True for a daemon, which serves without standard output; its output is then dropped.
-    """
-    for number, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY if output_may_be_closed else os.O_RDONLY), (2, os.O_WRONLY)):
-        _fill(number, mode)
-    if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process runs
-    sys.stdout, sys.stderr = _stream(sys.stdout, 1, _Told), _stream(sys.stderr, 2, _Lossy)
-
-
-def discard_output() -> None:
-    """Discard the rest of standard output: it cannot be written, and the last flush would fail."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
-def _fill(number: int, mode: int) -> None:
-    """Open nothing in the place of a stream that was closed: else a socket or a file would come to be there, and be printed into."""
-    try:
-        os.fstat(number)
-    except OSError:
-        opened = os.open(os.devnull, mode)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
-
-
-def _stream(given: Any, number: int, raw: type[io.FileIO]) -> io.TextIOWrapper:
-    """Return a stream over a descriptor as that one was, with a mark for each character that it cannot show."""
-    if not isinstance(given, io.TextIOWrapper):
-        return io.TextIOWrapper(io.BufferedWriter(raw(number, "w", closefd=False)), encoding="utf-8", errors="replace")
-    given.flush()
-    at_once = given.write_through  # PYTHONUNBUFFERED is set
-    bare: Any = raw(number, "w", closefd=False)
-    return io.TextIOWrapper(
-        bare if at_once else io.BufferedWriter(bare),
-        encoding=given.encoding,
-        errors="replace",
-        line_buffering=given.line_buffering,
-        write_through=at_once,
-    )

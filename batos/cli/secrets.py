@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from batos.cli.app import ConfigFlag, DataFlag, Json, SetFlag, app, meant_folder, settings_from
+from batos.cli.app import ConfigFlag, DataFlag, Json, SetFlag, app
 from batos.cli.output import Output, ago
+from batos.cli.settings import meant_folder, settings_from
 from batos.config import nearest
 from batos.tools.secrets import SECRETS_FILE, SecretStore
 

@@ -18,9 +18,10 @@ from typing import Annotated, Any
 import typer
 
 from batos import private_files
-from batos.cli.app import ConfigFlag, DataFlag, Json, app, check_named, meant_folder, settings_from
+from batos.cli.app import ConfigFlag, DataFlag, Json, app, check_named
 from batos.cli.client import showing
 from batos.cli.output import Output
+from batos.cli.settings import meant_folder, settings_from
 from batos.config import nearest, user_folder
 from batos.errors import ConfigError, DaemonUnavailable
 

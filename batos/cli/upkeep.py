@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, check_named, endpoint, settings_from
+from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, check_named, endpoint
 from batos.cli.client import ask, moment, showing, step_of
 from batos.cli.output import Output, size
+from batos.cli.settings import settings_from
 from batos.errors import ImageError
 
 

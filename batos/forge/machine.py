@@ -14,6 +14,7 @@ import asyncio
 import gc
 import hashlib
 import importlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -79,12 +80,18 @@ and cannot be interrupted.
 """
 
 
+_RECENT = 256  # missions that are looked at for a message, the newest
+
+
 def is_warm_up_wanted(root: Root, writer: str) -> bool:
-    """Return True if an expert for methods will write: only its searches need the tables.
+    """Return True if an expert for methods is likely to write soon: only its searches need the tables, which take 100 MB.
+
+    Where no object was sent a message lately, none is expected: whoever gives briefs does not pay for methods.
 
     :param writer: the setting `methods.writer`.
     """
-    return bool(model_registry.speaks_methods(root)) if writer == "expert" else model_registry.writes_methods(root, writer)
+    writes = bool(model_registry.speaks_methods(root)) if writer == "expert" else model_registry.writes_methods(root, writer)
+    return writes and any(mission.message for mission in itertools.islice(ledger.newest_first(root), _RECENT))
 
 
 async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], asked_for: Callable[[], Awaitable[bool]]) -> None:

@@ -63,7 +63,7 @@ class SynthesisLimits(Limits):
     parts: int = limit(300_000, ge=0, le=10_000_000)
     """Greatest number of values computed from the inputs to compose a method, for about three seconds; 0: no method is composed."""
     ahead_s: float = limit(10.0, ge=0, le=86_400)
-    """Seconds after the start from which the tables for an expert's lessons are loaded in a pause; 0: at the first lesson."""
+    """Seconds after the start from which the tables for an expert's lessons are loaded, if objects were sent messages; 0: at a lesson."""
     chars: int = limit(4000, ge=500, le=100_000)
     """Greatest number of characters of a request for a method."""
     reasons: int = limit(4, ge=1, le=32)

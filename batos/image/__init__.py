@@ -12,6 +12,7 @@ from batos.image.living_image import LivingImage
 from batos.image.method_doubts import MethodDoubts
 from batos.image.mission_index import Ended, EndedTree, Folded, LineTree, NumberTree
 from batos.image.model_registry import KnownModels
+from batos.image.server import ImageUse
 from batos.image.taught_examples import Taught
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "EndedTree",
     "Folded",
     "GrantTable",
+    "ImageUse",
     "Journal",
     "JournalEntry",
     "KnownModels",

@@ -45,6 +45,20 @@ def base_of(storage: Any) -> Any:
     return storage.base if isinstance(storage, CheckedStorage) else storage
 
 
+@contextlib.contextmanager
+def reading(storage: Any) -> Iterator[Any]:
+    """Yield a storage for reads beside the connections: an instance of its own, of now, of a server that does MVCC itself (RelStorage)."""
+    if not hasattr(base_of(storage), "new_instance"):
+        yield storage
+        return
+    instance = storage.new_instance()
+    try:
+        instance.poll_invalidations()
+        yield instance
+    finally:
+        instance.release()
+
+
 @zope.interface.implementer(IStorageWrapper)
 class CheckedStorage:
     """Storage whose records carry checksums."""
@@ -86,8 +100,11 @@ class CheckedStorage:
 
         def asked(*args: Any, **more: Any) -> Any:
             with self._asking:
-                self.base.poll_invalidations()
-                return method(*args, **more)
+                try:
+                    self.base.poll_invalidations()
+                    return method(*args, **more)
+                finally:
+                    self.base.afterCompletion()  # else its session would rest in a transaction, which holds PostgreSQL's vacuum back
 
         return asked
 
@@ -130,8 +147,8 @@ class CheckedStorage:
                 yield _Transaction(self, transaction)
 
     def untransform_record_data(self, data: bytes) -> bytes:
-        """Return data without its checksum, for conflict resolution and packs by ZODB's own code."""
-        return checksums.without_sum(data)
+        """Return data without its checksum, for conflict resolution and packs by ZODB's own code. psycopg2 hands over a memoryview."""
+        return checksums.without_sum(bytes(data))
 
     # --- in
 

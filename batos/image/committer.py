@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import queue
+import random
 import threading
+import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -19,17 +23,22 @@ import structlog
 import ZODB
 from transaction import TransactionManager
 from transaction.interfaces import TransientError
+from ZODB.POSException import ConflictError
 
-from batos.errors import ImageError, ImageFailed
+from batos.errors import Busy, ImageAway, ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
+from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit
 from batos.image.storage import is_broken
 from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
 
 SystemFunction = Callable[..., Any]
-_RETRIES = 5  # of a group that met a conflict with another process on the same storage
+_CONFLICTS_S = 20.0  # for which a group that meets conflicts with other processes on the same storage is tried again
+_PAUSES_S = (0.0, 0.0, 0.002, 0.005, 0.01, 0.02)  # greatest pauses between two tries; the last one from then on
+_AWAY_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # pauses between two looks at a server that is away; the last one from then on
+_CLOSING_S = 10.0  # that a daemon which is stopped waits for its image's server
 _NOTE_BYTES = 1024  # of mission ids in the metadata of one group
 
 
@@ -54,11 +63,14 @@ class _Commit:
 class Committer:
     """Owner of the commit thread and its connection. All methods are called on the loop's thread."""
 
-    def __init__(self, db: ZODB.DB, *, batch: int, on_failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, db: ZODB.DB, *, batch: int, on_failed: Callable[[BaseException], None], use: ExclusiveUse | None = None) -> None:
         """
         :param batch: maximum number of system transactions in one group.
         :param on_failed: called on the loop when the storage failed for good; the process must end.
+        :param use: exclusive use of a server's image; nothing is committed after the server was away unless it is held still.
         """
+        self._use = use or NoServer()
+        self._on_server = not isinstance(self._use, NoServer)
         self._db, self._batch, self._on_failed = db, batch, on_failed
         self._loop = asyncio.get_running_loop()
         self._systems: collections.deque[_System] = collections.deque()
@@ -72,6 +84,7 @@ class Committer:
         self._syncer = zodb_patches.Syncer(self._storage)
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
+        self._away = ""  # why the server of the image does not answer
         self._tm = TransactionManager(explicit=True)
         self._connection = db.open(transaction_manager=self._tm)
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -146,6 +159,8 @@ class Committer:
     def trouble(self) -> str:
         """Return the reason why the last commit could not be written, such as a full disk; empty once a commit
         succeeded."""
+        if self._away:
+            return self._away
         why, last = self._trouble
         return why if why and self._db.lastTransaction() == last else ""
 
@@ -176,7 +191,7 @@ class Committer:
                         self._unit(commit)
                     done.extend(commits)
                     self._sync(done)
-                    if is_broken(self._db):
+                    if self._failure is not None or is_broken(self._db):
                         self._die(done)
                         self._loop.call_soon_threadsafe(_settle, done)
                         return
@@ -198,7 +213,7 @@ class Committer:
         try:
             self._try_group(group)
         except BaseException as e:  # also a signal: this thread must live, or all that wait for it wait for ever
-            if is_broken(self._db):
+            if self._failure is not None or isinstance(e, ImageAway) or is_broken(self._db):
                 for job in group:
                     job.failed = e
             elif len(group) == 1:
@@ -210,37 +225,111 @@ class Committer:
                     self._group([job])
 
     def _try_group(self, group: list[_System]) -> None:
-        for left in reversed(range(_RETRIES)):
+        until, tries = time.monotonic() + _CONFLICTS_S, 0
+        while True:
+            mark, since = self._new_mark(), b""
             try:
                 transaction = self._tm.begin()  # inside: where it fails, only abort() makes the next one possible
                 root = self._connection.root()
+                since = self._since()
                 for job in group:
                     job.result = job.function(root, *job.args)
                 transaction.user = _note(group)
+                if mark:
+                    transaction.setExtendedInfo(MARK, mark)
                 self._tm.commit()
-            except TransientError:
-                self._tm.abort()
-                self.stats["conflicts"] += 1
-                if not left:
-                    raise
             except BaseException as e:
-                self._clean_up(e)
-                raise
-            else:
-                self.stats["groups"] += 1
-                self.stats["system"] += len(group)
-                return
+                if (away := away_error(e) if self._on_server else None) is not None:
+                    self._abort()
+                    if not self._came_through(away, mark, since):
+                        continue
+                elif isinstance(e, TransientError):
+                    self._tm.abort()
+                    self.stats["conflicts"] += 1
+                    if time.monotonic() >= until:
+                        raise Busy(f"the image was written by others for {_CONFLICTS_S:.0f} s without a pause; try again") from e
+                    time.sleep(random.uniform(0, _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]))
+                    tries += 1
+                    continue
+                else:
+                    self._clean_up(e)
+                    raise
+            self.stats["groups"] += 1
+            self.stats["system"] += len(group)
+            return
 
     def _unit(self, commit: _Commit) -> None:
+        mark = self._new_mark()
         try:
+            since = self._since() if mark else b""
+            if mark:
+                commit.tm.get().setExtendedInfo(MARK, mark)
             commit.tm.commit()
             self.stats["units"] += 1
-        except TransientError as e:
-            self.stats["conflicts"] += 1
-            commit.failed = e
         except BaseException as e:
             commit.failed = e
-            self._drop(e)
+            if (away := away_error(e) if self._on_server else None) is not None:
+                commit.failed = self._outcome(away, mark, since)
+            elif isinstance(e, TransientError):
+                self.stats["conflicts"] += 1
+            else:
+                self._drop(e)
+
+    def _outcome(self, away: ImageAway, mark: str, since: bytes) -> BaseException | None:
+        """Wait for the server; return None for a commit that came through, and a conflict, after which it is tried again, for another."""
+        try:
+            if self._came_through(away, mark, since):
+                self.stats["units"] += 1
+                return None
+        except BaseException as e:
+            return e
+        lost: BaseException = ConflictError("the server of the image was away, and did not get this commit")
+        return lost
+
+    # --- a server that is away
+
+    def _new_mark(self) -> str:
+        return uuid.uuid4().hex if self._on_server else ""
+
+    def _since(self) -> bytes:
+        """Return the last transaction that the committer's connection knows: a commit that begins now is later."""
+        return zodb_patches.last_known(self._connection) if self._on_server else b""
+
+    def _came_through(self, away: ImageAway, mark: str, since: bytes) -> bool:
+        """Wait until the server answers again; return True if the commit that it was lost in is in the image all the same.
+
+        :raises ImageAway: if the daemon is stopped meanwhile.
+        :raises ImageFailed: if another daemon took the image meanwhile.
+        """
+        self._away = away.message
+        log.error("image_away", error=away.message)
+        began, tries, left = time.monotonic(), 0, _CLOSING_S
+        try:
+            while True:
+                try:
+                    if answers(self._db) and self._use.ensure():
+                        found = bool(since) and find_commit(self._db, mark, since)
+                        log.warning("image_back", away_s=round(time.monotonic() - began, 1), commit="found" if found else "tried again")
+                        return found
+                except ImageFailed as e:
+                    self._failure = e
+                    raise
+                except Exception as e:
+                    if away_error(e) is None:
+                        raise  # else it went away again between two questions
+                pause = _AWAY_S[min(tries, len(_AWAY_S) - 1)]
+                if self._closing:
+                    left -= pause
+                    if left <= 0:
+                        raise away
+                time.sleep(pause)
+                tries += 1
+        finally:
+            self._away = ""
+
+    def _abort(self) -> None:
+        with contextlib.suppress(Exception):  # what is left is on the server, which drops it with the session
+            self._tm.abort()
 
     def _clean_up(self, failure: BaseException) -> None:
         try:
@@ -260,7 +349,7 @@ class Committer:
     def _die(self, done: list[_System | _Commit]) -> None:
         cause = next((job.failed for job in done if job.failed is not None), None)
         log.critical("storage_failed", error=repr(cause))
-        self._failure = ImageFailed(
+        self._failure = self._failure or ImageFailed(
             f"the storage failed while committing ({cause!r}); whether that commit is on disk shows at the next start"
         )
         for job in done:

@@ -15,8 +15,9 @@ import asyncio
 import collections
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -28,12 +29,23 @@ from ZODB.utils import load_current, newTid, p64, u64
 
 from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal
-from batos.image import ledger, zodb_patches
-from batos.image.checksummed_storage import base_of
+from batos.image import ledger, server, zodb_patches
+from batos.image.checksummed_storage import reading
 from batos.image.committer import Committer, SystemFunction, outlast
 from batos.image.ledger import Ledger
 from batos.image.mission_record import DEFAULTS
-from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
+from batos.image.server import ExclusiveUse, NoServer
+from batos.image.storage import (
+    CHECKED_AFTER,
+    FORMAT,
+    check_format,
+    file_path,
+    not_writable,
+    open_database,
+    require_checksums,
+    shown_uri,
+    sync_to_disk,
+)
 from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
 from batos.objects import Primitive, Root, UvmObject
 
@@ -110,8 +122,12 @@ class LivingImage:
     `await LivingImage.open(...)` makes or recovers it; `await close()` commits what is queued and releases the file.
     """
 
-    def __init__(self, uri: str, db: Any, committer: Committer) -> None:
+    def __init__(self, uri: str, db: Any, committer: Committer, use: ExclusiveUse | None = None) -> None:
+        """
+        :param use: the daemon's exclusive use of the image, released with it.
+        """
         self.uri, self.db, self.committer = uri, db, committer
+        self._use = use or NoServer()
         self._idle: Idle = collections.deque()
         self._views: Views = set()
         self._kept: list[CachedQuery[Any]] = []
@@ -133,17 +149,25 @@ class LivingImage:
         :param steps: additions of each layer at genesis.
         :param units: maximum number of units of work open at once.
         :param on_failed: called once the storage failed for good (see `Committer`).
-        :raises ImageError: one of its kinds.
+        :raises ImageError: one of its kinds; `ImageLocked` if another daemon uses it.
         """
-        db = await _opened(uri, cache_size, units + 16)
+        loop, failed = asyncio.get_running_loop(), on_failed or _raise
+        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16), ZODB.DB.close)
+        use: ExclusiveUse = NoServer()
         try:
             with snapshot(db) as root:
                 check_format(root, uri)
-            committer = Committer(db, batch=batch, on_failed=on_failed or _raise)
+
+            def lost(failure: BaseException) -> None:
+                loop.call_soon_threadsafe(failed, failure)
+
+            use = await _taken(partial(server.use_exclusively, db, shown_uri(uri), lost), lambda taken: taken.release())
+            committer = Committer(db, batch=batch, on_failed=failed, use=use)
         except BaseException:
+            await asyncio.to_thread(use.release)
             db.close()
             raise
-        image = cls(uri, db, committer)
+        image = cls(uri, db, committer, use)
         try:
             new = await image.system(awaken, tuple(steps), mission="genesis")
             image.read(require_checksums)
@@ -155,7 +179,7 @@ class LivingImage:
             if isinstance(e, OSError):
                 raise not_writable(uri, e) from e
             raise
-        log.info("image_open", uri=uri, objects=len(db.storage), new=new)
+        log.info("image_open", uri=shown_uri(uri), objects=len(db.storage), new=new)
         return image
 
     def system(self, function: Callable[..., T], *args: Any, mission: str = "") -> Coroutine[Any, Any, T]:
@@ -203,7 +227,7 @@ class LivingImage:
     def facts(self) -> dict[str, Any]:
         """Return the facts about the image that `info` shows."""
         return {
-            "uri": self.uri,
+            "uri": shown_uri(self.uri),
             "objects": len(self.db.storage),
             "bytes": self.db.getSize(),
             **self.read(ledger.counts),
@@ -219,22 +243,24 @@ class LivingImage:
             connection.close()
         for kept in self._kept:
             kept.close()
+        await asyncio.to_thread(self._use.release)
         self.db.close()
 
 
-async def _opened(uri: str, cache_size: int, pool_size: int) -> Any:
-    """Open the database. If the caller is cancelled meanwhile, the lock is released before the cancellation is
-    raised: the thread cannot be stopped."""
-    opening = asyncio.ensure_future(asyncio.to_thread(open_database, uri, cache_size=cache_size, pool_size=pool_size))
+async def _taken(take: Callable[[], T], give_back: Callable[[T], object]) -> T:
+    """Run a function that takes a lock, in a thread, which cannot be stopped. If the caller is cancelled meanwhile, the lock is given back
+    before the cancellation is raised.
+    """
+    taking = asyncio.ensure_future(asyncio.to_thread(take))
     try:
-        return await asyncio.shield(opening)
+        return await asyncio.shield(taking)
     except asyncio.CancelledError:
-        await outlast(opening)
-        if opening.exception() is None:
-            opening.result().close()
+        await outlast(taking)
+        if taking.exception() is None:
+            await asyncio.to_thread(give_back, taking.result())
         raise
     finally:
-        del opening  # an error that it holds holds the half-made storage, and that the lock
+        del taking  # an error that it holds holds the half-made storage, and that the lock
 
 
 def _raise(failure: BaseException) -> None:
@@ -320,7 +346,7 @@ async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None 
 
     :param of: another mirror of that image: this one begins as that one began.
     """
-    with image.snapshot() as root, _reading(image.db.storage) as storage:
+    with image.snapshot() as root, reading(image.db.storage) as storage:
         before = zodb_patches.first_unseen(root._p_jar) if of is None else of.db.storage.base.before
         layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
         db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
@@ -329,20 +355,6 @@ async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None 
             yield made
         finally:
             await made.close()
-
-
-@contextlib.contextmanager
-def _reading(storage: Any) -> Iterator[Any]:
-    """Yield a storage for reads beside the connections: an instance of its own of a server that does MVCC itself
-    (RelStorage)."""
-    if not hasattr(base_of(storage), "new_instance"):
-        yield storage
-        return
-    instance = storage.new_instance()
-    try:
-        yield instance
-    finally:
-        instance.release()
 
 
 def _failed(failure: BaseException) -> None:

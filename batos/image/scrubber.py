@@ -12,6 +12,7 @@ import contextlib
 import io
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -25,8 +26,9 @@ from ZODB.utils import z64
 from batos.concurrency import LoopTurns
 from batos.errors import ImageDamaged
 from batos.image import blobs, checksums, zodb_patches
-from batos.image.checksummed_storage import base_of
+from batos.image.checksummed_storage import base_of, reading
 from batos.image.journal import JournalEntry
+from batos.image.server import away_error
 from batos.objects import Method
 
 _FIRST = 4  # bytes before the first transaction
@@ -210,6 +212,9 @@ _REFERENCES = 20  # that are looked up in the time that a record takes
 _LARGE = 16 * 1024  # bytes; a record of more is not made an object of, only its references are looked up
 _DIGESTED = (b"batos.objects\nMethod\n", b"batos.image\nJournalEntry\n")  # how a record names a class that has a digest of its own
 _LAST = b"\xff" * 8
+_STRETCH = 1000  # records of a server whose ids are read at once
+
+warnings.filterwarnings("ignore", r"There is no defined value for the \*next\* parameter")  # RelStorage, of an id to begin with
 _SHOWN = 100  # places that `info` names: a reply has its limit
 INDEX = "the index"
 
@@ -306,16 +311,19 @@ class Walk:
                 if oid == _LAST:
                     return
                 following = (int.from_bytes(oid, "big") + 1).to_bytes(8, "big")
-        following = None
+        first: bytes | None = None
         while hasattr(base_of(self._db.storage), "record_iternext"):
             try:
-                oid, _, _, following = self._db.storage.record_iternext(following)
+                with reading(self._db.storage) as storage:
+                    found = list(_stretch(storage, first))
             except Exception as e:  # nothing behind it can be reached in this round
-                self._note("the order of records", f"{type(e).__name__}: {e}")
+                if away_error(e) is None:
+                    self._note("the order of records", f"{type(e).__name__}: {e}")
                 return
-            yield oid
-            if following is None:
+            yield from found
+            if len(found) < _STRETCH or found[-1] == _LAST:
                 return
+            first = (int.from_bytes(found[-1], "big") + 1).to_bytes(8, "big")
 
     def _record(self, oid: bytes) -> Generator[bool, None, str]:
         """Return the damage of a record in words; empty if it is intact."""
@@ -376,6 +384,23 @@ class Walk:
             if place not in self._in_file:
                 del self.damaged[place]
         self._in_file = set()
+
+
+def _stretch(storage: Any, first: bytes | None) -> Iterator[bytes]:
+    """Yield up to `_STRETCH` ids of records, from `first` on.
+
+    RelStorage reads them by a cursor of its session, which ends with the session's next look at the present: the whole stretch is read
+    at once, and the walk over its records comes afterwards.
+    """
+    following: Any = first
+    for _ in range(_STRETCH):
+        try:
+            oid, _, _, following = storage.record_iternext(following)
+        except (StopIteration, ValueError):  # there is none from that id on
+            return
+        yield oid
+        if following is None:
+            return
 
 
 def _references(data: bytes, turns: LoopTurns) -> list[bytes]:

@@ -19,8 +19,11 @@ import errno
 import os
 import pathlib
 import pickle
+import random
 import struct
+import time
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import structlog
 import ZODB
@@ -32,7 +35,7 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, record_pickler, zodb_patches
+from batos.image import blobs, checksums, record_pickler, server, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
@@ -151,6 +154,15 @@ def file_path(uri: str) -> pathlib.Path | None:
     return pathlib.Path(os.path.normpath(uri[len("file://") :].split("?", 1)[0]))
 
 
+def shown_uri(uri: str) -> str:
+    """Return a URI as messages and logs show it: without its password."""
+    try:
+        password = urlsplit(uri).password
+    except ValueError:
+        return uri
+    return uri.replace(f":{password}@", ":…@", 1) if password else uri
+
+
 def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool = False) -> ZODB.DB:
     """Open the database behind `uri`.
 
@@ -174,34 +186,47 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
                 check_tail(path)
             elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
                 private_files.create(path).close()
-        return _open(factory, options, str(path or uri), path)
+        return _open(factory, options, str(path or shown_uri(uri)), path)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
         ) from None
     except FileNotFoundError:
-        raise ImageError(f"there is no image at {path or uri}; `batos run` makes one") from None
+        raise ImageError(f"there is no image at {path or shown_uri(uri)}; `batos run` makes one") from None
     except POSException.ReadOnlyError:
         if read_only:  # it would be made one
-            raise ImageError(f"the database {path or uri} is empty and holds no image yet; `batos run` makes one") from None
-        raise ImageError(f"the image {path or uri} can only be read; give the daemon a folder it may write to") from None
+            raise ImageError(f"the database {path or shown_uri(uri)} is empty and holds no image yet; `batos run` makes one") from None
+        raise ImageError(f"the image {path or shown_uri(uri)} can only be read; give the daemon a folder it may write to") from None
     except _DAMAGE as e:
         if path:
             raise damaged(uri, e) from e
-        raise ImageError(f"the image {uri} cannot be opened ({type(e).__name__}: {e}); check its server and its address") from e
+        raise _unreachable(uri, e) from e
     except OSError as e:
         raise not_writable(uri, e) from e
+    except Exception as e:  # whatever the driver of a server raises
+        if path:
+            raise
+        raise _unreachable(uri, e) from e
+
+
+def _unreachable(uri: str, cause: Exception) -> ImageError:
+    """Return the error for an image whose server refuses it, or does not answer."""
+    said = " ".join(str(cause).split())[:300]
+    return ImageError(
+        f"the image {shown_uri(uri)} cannot be opened ({type(cause).__name__}: {said}); check that its server runs, the address, the "
+        "name of the database, and who may connect"
+    )
 
 
 def damaged(uri: str, cause: Exception) -> ImageDamaged:
     """Return the error for an image that cannot be read."""
-    return ImageDamaged(f"the image {file_path(uri) or uri} is damaged ({type(cause).__name__}: {cause}); {_RECOVER}")
+    return ImageDamaged(f"the image {file_path(uri) or shown_uri(uri)} is damaged ({type(cause).__name__}: {cause}); {_RECOVER}")
 
 
 def not_writable(uri: str, cause: OSError) -> ImageError:
     """Return the error for an image that the system does not let the daemon open or write."""
     what = os.strerror(cause.errno) if cause.errno else str(cause)
-    return ImageError(f"the image {file_path(uri) or uri} cannot be opened: {what}; check owner, permissions and free space")
+    return ImageError(f"the image {file_path(uri) or shown_uri(uri)} cannot be opened: {what}; check owner, permissions and free space")
 
 
 def check_format(root: Root, uri: str) -> None:
@@ -216,7 +241,7 @@ def check_format(root: Root, uri: str) -> None:
         raise damaged(uri, e) from e
     if found is not None and (not isinstance(found, int) or found > FORMAT):
         raise ImageTooNew(
-            f"the image {uri} has format {found}, this BAT OS knows formats up to {FORMAT}; upgrade BAT OS, the image is untouched"
+            f"the image {shown_uri(uri)} has format {found}, this BAT OS knows formats up to {FORMAT}; upgrade BAT OS, it is untouched"
         )
     require_checksums(root)
 
@@ -296,34 +321,44 @@ def resolve(uri: str) -> tuple[Any, dict[str, Any]]:
     scheme = uri.split("://", 1)[0] if "://" in uri else ""
     path = file_path(uri)
     if path is not None and not path.name:
-        raise ConfigError(f"image {uri!r} does not name a file; use file:///path/to/live_image.fs")
+        raise ConfigError(f"image {shown_uri(uri)!r} does not name a file; use file:///path/to/live_image.fs")
     if not scheme:
-        raise ConfigError(f"image {uri!r} is not a valid URI; use file:///path/to/live_image.fs, zeo:// or postgres://")
+        raise ConfigError(f"image {shown_uri(uri)!r} is not a valid URI; use file:///path/to/live_image.fs, zeo:// or postgres://")
     try:
         return zodburi.resolve_uri(uri)  # type: ignore[no-any-return]
     except zodburi.UnknownDatabaseKeywords as e:
-        raise ConfigError(f"image {uri!r}: unknown options {', '.join(e.kw)}") from None
+        raise ConfigError(f"image {shown_uri(uri)!r}: unknown options {', '.join(e.kw)}") from None
     except KeyError:
         raise ConfigError(
-            f"no storage answers to {scheme}:// (image {uri!r}); file:// is built in, zeo:// and postgres:// are extras"
+            f"no storage answers to {scheme}:// (image {shown_uri(uri)!r}); file:// is built in, zeo:// and postgres:// are extras"
         ) from None
     except ValueError as e:
-        raise ConfigError(f"image {uri!r}: {e}") from None
+        raise ConfigError(f"image {shown_uri(uri)!r}: {e}") from None
 
 
-def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, again: bool = True) -> ZODB.DB:
+_OPENINGS = 5  # tries to open one image
+_SCHEMA_RACES = ("UniqueViolation", "DuplicateTable", "DuplicateObject", "InternalError_")  # of PostgreSQL
+
+
+def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, tries: int = _OPENINGS) -> ZODB.DB:
     record_pickler.use_record_writer()
-    storage = factory()
+    storage = None
     try:
+        storage = factory()
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
+        server.bound_sessions(storage)
         return ZODB.DB(CheckedStorage(storage, name), **options)
     except BaseException as e:
-        drop_unwritten(storage, e)
-        storage.close()
-        if again and isinstance(e, POSException.ReadConflictError):
-            # A zero-filled tail after a power cut: FileStorage cut it off but kept transaction id 0; a second open is right.
-            return _open(factory, options, name, path, again=False)
+        if storage is not None:
+            drop_unwritten(storage, e)
+            storage.close()
+        # Of a file: a zero-filled tail after a power cut; FileStorage cut it off but kept transaction id 0, and another open is right.
+        # Of a server: another daemon makes the tables or the first objects of the same empty database at this moment.
+        if tries > 1 and (isinstance(e, POSException.ConflictError) or type(e).__name__ in _SCHEMA_RACES):
+            if path is None:
+                time.sleep(random.uniform(0.05, 0.3))
+            return _open(factory, options, name, path, tries - 1 if path is None else 1)
         raise
 
 

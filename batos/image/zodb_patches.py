@@ -336,6 +336,11 @@ def view_start(connection: Any) -> bytes | None:
     return getattr(connection._storage, "_start", None)
 
 
+def last_known(connection: Any) -> bytes:
+    """Return the last transaction that an open connection knows of."""
+    return bytes(connection._storage.lastTransaction())
+
+
 def changed_since(connection: Any) -> Iterable[bytes] | None:
     """Return the objects that others changed since the connection last asked; None if they are too many to tell."""
     return connection._storage.poll_invalidations()  # type: ignore[no-any-return]

@@ -28,6 +28,7 @@ from batos.errors import BatosError, BatosSignal, InferenceFailed
 from batos.image import blobs, journal, storage
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
+from batos.image.server import away_error
 from batos.mind.events import TextBatch
 from batos.objects import UvmObject
 
@@ -118,7 +119,7 @@ def as_error(error: Exception) -> BatosError:
     """Return an exception that ended an attempt as the error of its mission."""
     if isinstance(error, BatosError):
         return error
-    made = storage.disk_full_error(error) or BatosError(f"{type(error).__name__}: {error}")
+    made = storage.disk_full_error(error) or away_error(error) or BatosError(f"{type(error).__name__}: {error}")
     made.__cause__ = error
     return made
 

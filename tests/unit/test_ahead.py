@@ -16,7 +16,8 @@ import pytest
 from batos.concurrency import once
 from batos.config import Settings
 from batos.forge import machine
-from tests.support.missions import FakeInference, mind
+from tests.support.methods import give, sent
+from tests.support.missions import FakeInference, mind, submit
 
 
 def test_a_thread_that_asks_meanwhile_waits_for_what_another_comes_to() -> None:
@@ -134,10 +135,18 @@ async def test_a_daemon_that_has_no_expert_for_methods_reads_nothing_ahead(tmp_p
         assert not running.image.read(machine.is_warm_up_wanted, "plain")
 
 
-async def test_a_daemon_reads_it_ahead(tmp_path: Path, came: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_daemon_reads_it_ahead_where_objects_were_sent_messages(
+    tmp_path: Path, came: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
-    monkeypatch.setattr(machine, "give_memory_back", lambda: loop.call_soon_threadsafe(done.set))
     monkeypatch.setattr("batos.image.model_registry.speaks_methods", lambda root: "an expert")
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await give(kernel)
+        await (await submit(kernel, "brief")).end()
+        assert not kernel.image.read(machine.is_warm_up_wanted, "expert")  # briefs alone need no methods
+        await sent(kernel, "message", "thing", "slot_names")
+        assert kernel.image.read(machine.is_warm_up_wanted, "expert")
+    monkeypatch.setattr(machine, "give_memory_back", lambda: loop.call_soon_threadsafe(done.set))
     async with mind(tmp_path, FakeInference(), synthesis_ahead_s=0.01):
         await asyncio.wait_for(done.wait(), 30)
     assert came == ["known", "parts"]

@@ -19,10 +19,11 @@ import pytest
 import typer
 
 from batos.cli import app, client, main
-from batos.cli.app import GROUPS, MODULES, with_verb
+from batos.cli.app import GROUPS, MODULES
 from batos.cli.mission_view import sources
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
+from batos.cli.process import with_verb
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
 from tests.support.cli import Script, batos, daemon
 
@@ -867,7 +868,7 @@ def test_an_error_that_nobody_gets_has_its_exit_code(sink: str) -> None:
 
 
 def test_a_socket_never_comes_to_be_a_standard_stream() -> None:
-    code = "import os, sys; from batos.cli.app import _own_process; _own_process('info'); sys.exit(min(os.open('/', 0), 9) < 3)"
+    code = "import os, sys; from batos.cli.process import own_process; own_process('info'); sys.exit(min(os.open('/', 0), 9) < 3)"
     assert subprocess.run(["sh", "-c", f'exec "{sys.executable}" -c "$0" <&- >&- 2>&-', code], timeout=60).returncode == 0
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from batos.cli import main
-from batos.cli.daemon import report
 from batos.cli.output import Output
+from batos.cli.start import report
 from batos.console.access import token_of
 from tests.support.cli import daemon
 
@@ -35,9 +35,10 @@ def test_a_daemon_without_a_console_is_told_how_to_have_one(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_only_a_terminal_is_shown_the_token(terminal: bool) -> None:
+def test_only_a_terminal_is_shown_the_token(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     output, stream = Output(), io.StringIO()
-    output.console = Console(file=stream, width=200, force_terminal=terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
     report({"version": "1", "pid": 1, "console": ADDRESS}, output, LINK)
     assert ("token=abc" in stream.getvalue()) is terminal
     assert ADDRESS in stream.getvalue()

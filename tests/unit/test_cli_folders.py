@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from batos.cli import main
-from batos.cli.app import IMAGE_FILE, chosen_folder, settings_from
 from batos.cli.output import Output
+from batos.cli.settings import IMAGE_FILE, chosen_folder, settings_from
 from tests.support.cli import daemon
 
 ROOT = Path(__file__).parents[2]

@@ -9,13 +9,13 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from batos.cli.app import INTERRUPTED
 from batos.cli.chat.dialogue import DEPTHS, FLAVOURS, Dialogue
 from batos.cli.chat.keyboard import Interrupted, LineSource, Names
 from batos.cli.chat.screen import Screen
 from batos.cli.mission_view import page, picture
 from batos.cli.missions import print_undo
 from batos.cli.output import one_line
+from batos.cli.process import INTERRUPTED
 from batos.config import nearest
 from batos.errors import BatosError, InvalidInput, UndoConflict, UnknownPersona
 from batos.wire import Client
