@@ -32,6 +32,7 @@ log = structlog.get_logger("batos.hooks")
 _MINUTE_S = 60.0
 _PAUSED_AGAIN_S = 300
 _TELL_S = 10.0
+_NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Deliveries:
         """
         self._image, self._submit, self._secrets, self._now = image, submit, secrets, now
         self._limits, self._brief_bytes = limits, brief_bytes
-        self._nobody = new_secret()  # an unknown hook takes as long to refuse as a known one
+        self._nobody = new_secret()
         self._turns: dict[str, asyncio.Lock] = {}
         self._made: dict[str, deque[float]] = {}
         self._refused, self._told_at = 0, -math.inf
@@ -109,11 +110,10 @@ class Deliveries:
             body = await in_helper(parsed_body, delivery.body, delivery.kind)
             if not hooks.holds(body, held.spec.when):
                 return Delivered(why=f"not all of these hold: {', '.join(held.spec.when)}")
-            brief = self._brief(held, body)
-            self._count(held)
-            at = self._now()
-            options = held.spec.terms.options(ORIGIN)
+            brief, at, options = self._brief(held, body), self._now(), held.spec.terms.options(ORIGIN)
+            made = self._counted(held)
             new, _ = await self._submit(mission, brief, options, lambda root: hooks.note(root, held, mission, at))
+            made.append(time.monotonic())
         log.info("hook_called", name=held.spec.name, mission=mission)
         return Delivered(mission, known=not new)
 
@@ -121,10 +121,10 @@ class Deliveries:
         """Return the hook of a delivery that knows its secret."""
         held = self._image.read(hooks.find, delivery.hook)
         secret = ""
-        if held is not None:
-            try:
-                secret = await in_helper(self._secrets.get, hooks.secret_name(held.spec.name))
-            except InvalidInput as e:
+        try:  # also for a hook that is not there: it takes as long to refuse
+            secret = await in_helper(self._secrets.get, hooks.secret_name(delivery.hook if held is not None else _NOBODY))
+        except InvalidInput as e:
+            if held is not None:
                 log.warning("hook_without_secret", name=held.spec.name, why=e.message, hint=f"batos hooks roll {held.spec.name}")
         proved = is_proved(delivery, secret or self._nobody, self._now())
         if held is None or not secret or not proved:
@@ -149,8 +149,8 @@ class Deliveries:
             raise MessageTooLarge(f"the brief would have {size} bytes, and {most}: name smaller fields in it")
         return brief
 
-    def _count(self, held: KeptHook) -> None:
-        """Count a new mission of a hook.
+    def _counted(self, held: KeptHook) -> deque[float]:
+        """Return the times of a hook's missions in the last minute.
 
         :raises Busy: above its rate.
         """
@@ -165,4 +165,4 @@ class Deliveries:
                 again_s=again_s,
                 rate=held.spec.rate,
             )
-        made.append(now)
+        return made

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from batos.errors import InvalidInput
+from batos.errors import HookRefused, InvalidInput
 from batos.image import ledger
 from batos.objects import Root, UvmObject
 from batos.triggers.register import MissionTerms, Register, TriggeredRun, check_terms, note_run, runs_of, terms_of
@@ -153,9 +153,12 @@ def set_paused(root: Root, name: str, paused: bool) -> KeptHook:
 def note(root: Root, held: KeptHook, mission: str, at: float) -> None:
     """Part of a system transaction: note a mission of a hook.
 
-    :raises InvalidInput: if the hook was removed meanwhile.
+    :raises HookRefused: if the hook was removed meanwhile.
     """
-    note_run(HOOKS.held(root, held.spec.name), TriggeredRun(mission, at))
+    found = HOOKS.find(root, held.spec.name)
+    if found is None or int(found.number) != held.number:
+        raise HookRefused(f"the hook {held.spec.name!r} was removed meanwhile")
+    note_run(found, TriggeredRun(mission, at))
 
 
 def _check_conditions(when: tuple[str, ...]) -> None:

@@ -103,6 +103,8 @@ async def test_each_new_or_changed_file_becomes_a_mission(tmp_path: Path) -> Non
         assert await box.made(2) == ["one", "one"]
         shown = await box.ask("folders", name="inbox")
         assert [run["id"] for run in shown["runs"]] == [one.id for one in box.missions()][::-1]
+        assert "Summarise" in str(await box.asker.ask("show", target="folders.inbox"))
+        assert len((await box.asker.ask("history", target="folders.inbox"))["revisions"]) >= 3
 
 
 async def test_the_same_content_again_is_no_mission(tmp_path: Path) -> None:

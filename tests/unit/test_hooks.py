@@ -289,6 +289,16 @@ async def test_a_full_queue_is_told_and_passes(tmp_path: Path) -> None:
         assert (await caller.post({"n": 2})).status_code == 202
 
 
+async def test_hooks_are_objects_with_history(kernel: Kernel) -> None:
+    caller = await hooked(kernel)
+    await caller.post(ISSUE)
+    shown = await caller.asker.ask("show", target="hooks.issues")
+    assert "Suggest labels" in str(shown)
+    history = await caller.asker.ask("history", target="hooks.issues")
+    assert len(history["revisions"]) >= 2
+    assert [one["name"] for one in (await caller.asker.ask("ls", target="hooks"))["entries"] if one["kind"] == "object"] == ["issues"]
+
+
 async def test_a_hook_is_added_once_and_its_terms_are_checked(kernel: Kernel) -> None:
     caller = await hooked(kernel)
     assert (await hooked(kernel)).secret == caller.secret, "the same words are the same hook"
