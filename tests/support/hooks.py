@@ -38,7 +38,7 @@ class HookCaller:
         self.kernel, self.name, self.secret = kernel, name, secret
         self.asker = Asker(kernel.transport.dispatcher, kernel.settings)
 
-    async def post(self, body: Any, headers: dict[str, str] | None = None, path: str = "", **more: Any) -> Any:
+    async def post(self, body: Any, headers: dict[str, Any] | None = None, path: str = "", **more: Any) -> Any:
         """The reply to a body, signed as GitHub does unless headers are given."""
         assert self.kernel.doors is not None
         data = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -238,6 +238,16 @@ async def test_long_values_and_bodies_are_bounded(tmp_path: Path) -> None:
         assert (await refused(caller, body + b" ")).status_code == 413
 
 
+async def test_the_largest_body_passes_the_limits_behind_the_door(kernel: Kernel) -> None:
+    caller, most = await hooked(kernel, "Say {b}"), HookLimits().body_bytes
+    body = b'{"b": 1, "a": "' + b"\xc3\xa9" * ((most - 17) // 2) + b'"}'
+    body = body.replace(b'"b": 1', b'"b": ' + b"1" * (most - len(body) + 1))
+    assert len(body) == most
+    headers = {name: "\xe9".encode() * 2000 for name in ("Idempotency-Key", "X-Hook-Token", "X-Gitlab-Token", "webhook-id")}
+    reply = await caller.post(body, {**{name: value.encode() for name, value in github(caller.secret, body).items()}, **headers})
+    assert reply.status_code == 202, reply.text
+
+
 async def test_conditions_pass_over_what_is_not_meant(kernel: Kernel) -> None:
     caller = await hooked(kernel, "Say {issue.title}", when=["action=opened", "issue.number=7"])
     for change in ({"action": "closed"}, {"issue": {"title": "x", "number": 8}}, {"issue": "x"}):
