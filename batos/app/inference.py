@@ -21,7 +21,7 @@ from batos.bridge.admission import Fairness
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.failures import RetryPolicy
-from batos.bridge.inference import ChatRequest, Inference, ReadyInference
+from batos.bridge.inference import ChatRequest, EmbeddedTexts, Inference, ReadyInference
 from batos.bridge.model_management import ModelManager
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from batos.bridge.lora.factory import LoraFactory
     from batos.bridge.modelfile import Modelfile
     from batos.bridge.ollama_server import OllamaService
-    from batos.doors.turns import ChatWords, PlainReply
+    from batos.doors.turns import ChatWords, EmbeddedReply, PlainReply
 
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
@@ -513,15 +513,28 @@ def _fact(one: Candidate, budget: int) -> Record:
 
 
 class DirectModel:
-    """The model that the personas of the profile in force are made of."""
+    """The models of the profile in force: the one that its personas are made of, its experts, its embedder."""
 
     def __init__(self, inference: Inference, profile: Callable[[], Profile]) -> None:
         self._inference, self._profile = inference, profile
+
+    @property
+    def embedder(self) -> str:
+        """Return the name of the model that embeds."""
+        return self._profile().embedder
+
+    async def embed(self, texts: Sequence[str], *, deadline_s: float) -> EmbeddedReply:
+        """Embed texts."""
+        from batos.doors.turns import EmbeddedReply
+
+        vectors = await self._inference.embed(self.embedder, texts, deadline_s=deadline_s)
+        return EmbeddedReply(vectors, vectors.tokens if isinstance(vectors, EmbeddedTexts) else 0)
 
     async def chat(
         self,
         words: Sequence[ChatWords],
         *,
+        model: str | None = None,
         schema: dict[str, Any] | None,
         options: Mapping[str, Any],
         deadline_s: float,
@@ -537,7 +550,7 @@ class DirectModel:
         images.append(said[-1].images)
         pictured = any(images)
         request = ChatRequest(
-            profile.base,
+            model or profile.base,
             system,
             said[-1].text,
             schema,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from batos.bridge import addresses, structured_output
 from batos.bridge.failures import Breaker, RetryPolicy, inference_failures
-from batos.bridge.inference import ChatReply, ChatRequest
+from batos.bridge.inference import ChatReply, ChatRequest, EmbeddedTexts
 from batos.bridge.model_output import StreamedAnswer, leaves_open, strip_fences
 from batos.bridge.modelfile import tagged
 from batos.concurrency import ShortFirst
@@ -320,14 +320,19 @@ class OllamaInference:
 
         :param deadline_s: time for each batch of `EMBED_BATCH` texts.
         """
-        vectors: list[list[float]] = []
+        found = EmbeddedTexts()
+
+        async def ask(some: list[str]) -> list[list[float]]:
+            vectors = await self._embed_batch(model, some, deadline_s)
+            found.tokens += vectors.tokens
+            return vectors
+
         with self._counted():
             for at in range(0, len(texts), EMBED_BATCH):
-                batch = texts[at : at + EMBED_BATCH]
-                vectors.extend(await embed_whole(lambda some: self._embed_batch(model, some, deadline_s), batch))
-        return vectors
+                found.extend(await embed_whole(ask, texts[at : at + EMBED_BATCH]))
+        return found
 
-    async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> list[list[float]]:
+    async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> EmbeddedTexts:
         turn = self._embedding.turn(short=len(batch) <= QUESTION_TEXTS)
         async with turn, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
             reply = await self._request(model, lambda: self._client.embed(model, batch, truncate=False))
@@ -335,7 +340,7 @@ class OllamaInference:
             raise InferenceFailed(
                 f"{model} answered {len(batch)} texts with {len(reply.embeddings)} vectors", cause="malformed", model=model
             )
-        return [list(vector) for vector in reply.embeddings]
+        return EmbeddedTexts([list(vector) for vector in reply.embeddings], reply.prompt_eval_count or 0)
 
     async def digest(self, model: str) -> str:
         """See `Inference.digest`. A digest is believed for `digest_ttl_s`, then asked for again."""

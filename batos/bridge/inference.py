@@ -12,7 +12,7 @@ used: those that read headers only are no smaller than this code, and those that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -78,6 +78,14 @@ class ChatReply:
     calls: tuple[tuple[str, str], ...] = ()
 
 
+class EmbeddedTexts(list[list[float]]):
+    """Vectors of texts, in order, with the tokens that were read for them."""
+
+    def __init__(self, vectors: Iterable[list[float]] = (), tokens: int = 0) -> None:
+        super().__init__(vectors)
+        self.tokens = tokens
+
+
 @runtime_checkable
 class Inference(Protocol):
     """Something that thinks. `bridge.client.OllamaInference` is the real one."""
@@ -90,7 +98,7 @@ class Inference(Protocol):
         ...
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        """Return one vector for each text, in order.
+        """Return one vector for each text, in order: `EmbeddedTexts` where the tokens are known.
 
         :raises InferenceFailed: with its cause.
         """

@@ -229,7 +229,7 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
     if output.as_json:
         output.document({"type": "doors", "address": address, "openai": f"{address}/v1", "ollama": address, "token": token})
         return
-    typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain")
+    typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain, those of `batos experts`, the embedder")
     for name, told in _CLIENTS:
         typer.echo(f"\n{name}:")
         typer.echo("".join(f"  {line}\n" for line in told.format(address=address, token=token).splitlines()), nl=False)

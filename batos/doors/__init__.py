@@ -1,15 +1,16 @@
-"""Doors: the HTTP interfaces of others, so that their clients reach the daemon: OpenAI's and Ollama's chat.
+"""Doors: the HTTP interfaces of others, so that their clients reach the daemon: OpenAI's and Ollama's.
 
 server.py         the socket on loopback; the stack behind it is loaded with the first connection
 access.py         Host, Origin and token, before any route
-app.py            the groups of routes: models.py, chats.py
+app.py            the groups of routes: models.py, chats.py, responses.py, embeddings.py
 routes.py         a group of routes: what it is given, how it is served
 answers.py        from a request to a mission or a plain inference, and to its end
 bodies.py         what a request may hold
 turns.py          turns of a conversation: their keys, ids and briefs
 turn_log.py       which mission answered which turn
 missions.py       a turn as a mission: submitted, answered or found again, and followed
-forms.py          answers and errors, as OpenAI and Ollama have them
+answer_text.py    the text of an answer, put together from a mission's events
+forms.py          answers and errors, as OpenAI and Ollama have them; response_forms.py for the Responses interface
 
 A turn of a chat is a mission. The doors ask the dispatcher as any client does and have no rights of their own.
 """

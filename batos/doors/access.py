@@ -48,12 +48,16 @@ class DoorLimits(Limits):
     """Largest request in bytes."""
     messages: int = limit(2000, ge=1, le=100_000)
     """Most messages of one conversation."""
+    texts: int = limit(2048, ge=1, le=100_000)
+    """Most texts that one request embeds."""
     depth: int = limit(64, ge=8, le=500)
     """Deepest nesting of a request's JSON."""
     conversation_chars: int = limit(16_000, ge=100, le=1_000_000)
     """Most characters of a conversation that a brief repeats, where the missions that answered it are not known."""
     repeat_s: float = limit(600.0, ge=0, le=7 * 86400)
     """Seconds in which the same request without an id of its own counts as the same turn, sent again."""
+    follow_s: float = limit(60.0, ge=0, le=3600)
+    """Seconds that a turn waits for the mission of the turn before, where that still runs."""
     beat_s: float = limit(10.0, ge=0.05, le=600)
     """Seconds of silence after which a stream shows that it goes on."""
     events: int = limit(10_000, ge=10, le=1_000_000)

@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from batos.concurrency import cancel_and_wait
 from batos.doors import forms
+from batos.doors.answer_text import Answered, AnswerPart
 from batos.doors.bodies import content_digest
-from batos.doors.missions import Answered, AnswerPart
-from batos.doors.models import PLAIN, persona_of
+from batos.doors.models import ModelNames
 from batos.doors.routes import INTERNAL, DoorServices, refusal
-from batos.doors.turns import ChatTurn, ChatWords, PlainReply, is_chore
+from batos.doors.turns import ChatTurn, ChatWords, EarlierTurn, PlainReply, is_chore
 from batos.errors import BatosError, Busy, InvalidInput
 
 log = structlog.get_logger("batos.doors")
@@ -37,6 +37,9 @@ class PendingAnswer:
     parts: Parts
     leave: Callable[[], object]
     headers: Mapping[str, str]
+    """names the mission; empty for a plain inference"""
+    answers: int = 0
+    """number of the mission's question that the turn answers; 0: none"""
 
 
 class AnswerStream(StreamingResponse):
@@ -65,6 +68,8 @@ class AskedAnswer:
     options: dict[str, Any]
     task: str
     streams: bool
+    follows: EarlierTurn | None = None
+    """the turn before, where the client names it"""
 
 
 class Answers:
@@ -72,28 +77,33 @@ class Answers:
 
     def __init__(self, services: DoorServices) -> None:
         self._missions, self._plain, self._limits = services.missions, services.plain, services.limits
+        self._names = ModelNames(services)
 
     async def begun(self, asked: AskedAnswer) -> PendingAnswer:
         """Begin the answer to a request: its mission is accepted, or its inference asked for, when this returns."""
         words = asked.words
         if not words or words[-1].role not in ("user", "tool"):
             raise InvalidInput("messages: the last one is the user's; there is nothing to answer")
-        persona = persona_of(asked.model)
-        if persona == PLAIN or is_chore(words, _task_of(asked), asked.streams):
-            return self._plainly(asked)
+        chosen = await self._names.chosen(asked.model)
+        if chosen.plain or is_chore(words, _task_of(asked), asked.streams):
+            if asked.follows is not None:
+                raise InvalidInput("previous_response_id: a model that is asked directly knows no response before; send `input` whole")
+            return self._plainly(asked, chosen.expert)
         if not words[-1].text.strip():
             raise InvalidInput("messages: the last one has no text; say what is wanted")
-        following = await self._missions.accept(_turn_of(asked, persona))
+        following = await self._missions.accept(_turn_of(asked, chosen.persona))
         headers = {"X-Batos-Mission": following.mission}
-        return PendingAnswer(following.mission, self._missions.parts(following), lambda: self._missions.leave(following), headers)
+        parts = self._missions.parts(following)
+        return PendingAnswer(following.mission, parts, lambda: self._missions.leave(following), headers, following.answers)
 
-    def _plainly(self, asked: AskedAnswer) -> PendingAnswer:
+    def _plainly(self, asked: AskedAnswer, expert: str | None) -> PendingAnswer:
         parts: asyncio.Queue[AnswerPart | Answered] = asyncio.Queue()
 
         async def ask() -> None:
             try:
                 reply = await self._plain.chat(
                     asked.words,
+                    model=expert,
                     schema=asked.schema,
                     options=asked.options,
                     deadline_s=self._limits.plain_s,
@@ -140,7 +150,9 @@ def _turn_of(asked: AskedAnswer, persona: str | None) -> ChatTurn:
         name = f"message {headers.get('x-openwebui-chat-id', '')} {message}"
     system = "\n\n".join(one.text for one in asked.words if one.role == "system")
     said = [one for one in asked.words if one.role != "system"]
-    return ChatTurn(said[-1], tuple(said[:-1]), system, persona, asked.schema, name, content_digest(asked.fields))
+    fresh = headers.get("x-stainless-retry-count") == "0"  # OpenAI's libraries say with each request how often they sent it before
+    digest = content_digest(asked.fields)
+    return ChatTurn(said[-1], tuple(said[:-1]), system, persona, asked.schema, name, digest, asked.follows, fresh)
 
 
 def _answered(reply: PlainReply) -> Answered:

@@ -17,49 +17,51 @@ from batos.errors import InvalidInput, MessageTooLarge
 from batos.wire import payloads
 
 _IN_THREAD = 256 * 1024  # bytes above which a body is read in a thread
-_OF_DELIVERY = ("stream", "stream_options", "keep_alive", "metadata", "user", "think")
+_OF_DELIVERY = ("stream", "stream_options", "keep_alive", "metadata", "user", "think", "background", "store", "include")
 _NAME_CHARS = 512
 Model = Annotated[str, Field(min_length=1, max_length=_NAME_CHARS)]
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
+    """Body of a request, or a part of one. Fields that it does not name are passed over."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _ImageUrl(_Body):
+class _ImageUrl(Body):
     url: str
 
 
-class _Part(_Body):
+class _Part(Body):
     type: str = "text"
     text: str | None = None
     image_url: _ImageUrl | str | None = None
 
 
-class _Message(_Body):
+class _Message(Body):
     role: str
     content: str | list[_Part] | None = None
     images: list[str] | None = None  # Ollama's: each in base64
 
 
-class _StreamOptions(_Body):
+class _StreamOptions(Body):
     include_usage: bool | None = None
 
 
-class _JsonSchema(_Body):
+class _JsonSchema(Body):
     name: str = ""
     form: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class _ResponseFormat(_Body):
+class _ResponseFormat(Body):
     type: str
     json_schema: _JsonSchema | None = None
 
 
-B = TypeVar("B", bound=_Body)
+B = TypeVar("B", bound=Body)
 
 
-class CompletionBody(_Body):
+class CompletionBody(Body):
     """Body of `/v1/chat/completions`."""
 
     model: Model
@@ -100,7 +102,85 @@ class CompletionBody(_Body):
         return {name: value for name, value in given.items() if value is not None}
 
 
-class OllamaBody(_Body):
+class _TextFormat(Body):
+    type: str
+    name: str | None = None
+    form: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class _TextConfig(Body):
+    format: _TextFormat | None = None
+
+
+class _InputItem(Body):
+    type: str | None = None
+    role: str | None = None
+    content: str | list[_Part] | None = None
+
+
+class ResponseBody(Body):
+    """Body of `/v1/responses`."""
+
+    model: Model
+    input: str | list[_InputItem] = ""
+    instructions: str | None = None
+    previous_response_id: Annotated[str, Field(max_length=_NAME_CHARS)] | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    text: _TextConfig | None = None
+    metadata: dict[str, Any] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    user: str | None = None
+    conversation: Any = None
+    prompt: Any = None
+
+    def words(self, limits: DoorLimits) -> list[ChatWords]:
+        """Return the conversation that the request holds; what the client was told of reasoning is left out.
+
+        :raises InvalidInput: for what is not taken.
+        """
+        if self.conversation is not None or self.prompt is not None:
+            what = "conversation" if self.conversation is not None else "prompt"
+            raise InvalidInput(f"{what}: none are kept here; send `input`, and `previous_response_id` for the turn before")
+        items = [_InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        for one in items:
+            if one.type not in (None, "message", "reasoning"):
+                why = "missions call tools of their own" if "call" in str(one.type) else "send messages"
+                raise InvalidInput(f"input: an item of type {str(one.type)[:64]!r} is not taken; {why}")
+        said = [_Message(role=one.role or "", content=one.content) for one in items if one.type != "reasoning"]
+        system = [ChatWords("system", self.instructions)] if self.instructions else []
+        return [*system, *conversation_of(said, limits)]
+
+    @property
+    def schema_wanted(self) -> dict[str, Any] | None:
+        """Return the JSON schema of the answer, None for text.
+
+        :raises InvalidInput: for a format that is not known.
+        """
+        wanted = None if self.text is None else self.text.format
+        if wanted is None or wanted.type == "text":
+            return None
+        if wanted.type == "json_object":
+            return {"type": "object"}
+        if wanted.type == "json_schema" and wanted.form is not None:
+            return wanted.form
+        raise InvalidInput(f"text.format: {wanted.type[:64]!r}: write text, json_object, or json_schema with its schema")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options of an inference by Ollama's names."""
+        given = {"temperature": self.temperature, "top_p": self.top_p, "num_predict": self.max_output_tokens}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Return the fields that a response tells back."""
+        return self.model_dump(exclude={"input", "conversation", "prompt"}, exclude_none=True, by_alias=True)
+
+
+class OllamaBody(Body):
     """Body of `/api/chat`, and of `/api/generate`, which has a `prompt` in the place of `messages`."""
 
     model: Model
@@ -128,7 +208,7 @@ class OllamaBody(_Body):
         return {**fit, "stop": stops} if isinstance(stops, list) and stops and all(isinstance(one, str) for one in stops) else fit
 
 
-class ShowBody(_Body):
+class ShowBody(Body):
     """Body of `/api/show`."""
 
     model: str = ""
@@ -188,6 +268,8 @@ def _words(message: _Message) -> ChatWords:
         elif part.type in ("image_url", "input_image") and part.image_url is not None:
             images.append(_image(part.image_url if isinstance(part.image_url, str) else part.image_url.url))
         elif part.type != "refusal":
+            if part.type in ("file", "input_file"):
+                raise InvalidInput(f"{part.type}: files are not taken; send their text, or let the memory read them (`batos ingest`)")
             raise InvalidInput(f"content: a part of type {part.type[:64]!r} is not taken; send text, or image_url with a data: URL")
     return ChatWords(role, "\n".join(texts), tuple(images))
 

@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from batos.doors import forms
+from batos.doors.answer_text import AnswerPart
 from batos.doors.answers import GONE, Answers, AnswerStream, AskedAnswer, Parts, failure, whole_answer
 from batos.doors.bodies import CompletionBody, OllamaBody, body_of, checked_body, conversation_of
-from batos.doors.missions import AnswerPart
 from batos.doors.models import ModelNames
 from batos.doors.routes import DoorServices, route
 from batos.doors.turns import ChatWords
@@ -21,7 +21,7 @@ from batos.errors import Busy
 
 class _Chats:
     def __init__(self, services: DoorServices) -> None:
-        self._answers, self._names, self._limits = Answers(services), ModelNames(services.asker), services.limits
+        self._answers, self._names, self._limits = Answers(services), ModelNames(services), services.limits
 
     def routes(self) -> Iterator[BaseRoute]:
         yield route("/v1/chat/completions", self.completions, "POST")

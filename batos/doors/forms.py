@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from starlette.responses import JSONResponse
 
-from batos.doors.missions import Answered
+from batos.doors.answer_text import Answered
 from batos.errors import (
     BatosError,
     Busy,
@@ -140,24 +140,28 @@ def tagged_name(name: str) -> str:
     return name if ":" in name else f"{name}:latest"
 
 
-def listed_model(name: str) -> dict[str, Any]:
+def _capabilities(*, embeds: bool) -> list[str]:
+    return ["embedding"] if embeds else _CAPABILITIES
+
+
+def listed_model(name: str, *, embeds: bool) -> dict[str, Any]:
     """Return an entry of `/api/tags`."""
     tagged = tagged_name(name)
     told = {"name": tagged, "model": tagged, "modified_at": _MADE, "size": 0, "digest": hashlib.sha256(name.encode()).hexdigest()}
-    return {**told, "details": _DETAILS, "capabilities": _CAPABILITIES}
+    return {**told, "details": _DETAILS, "capabilities": _capabilities(embeds=embeds)}
 
 
-def loaded_model(name: str) -> dict[str, Any]:
-    """Return an entry of `/api/ps`."""
-    entry = {key: value for key, value in listed_model(name).items() if key not in ("modified_at", "capabilities")}
+def loaded_model(listed: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of `/api/ps` for a model that is listed."""
+    entry = {key: value for key, value in listed.items() if key not in ("modified_at", "capabilities")}
     return {**entry, "expires_at": "2100-01-01T00:00:00Z", "size_vram": 0, "context_length": _CONTEXT}
 
 
-def shown_model(name: str) -> dict[str, Any]:
+def shown_model(name: str, *, embeds: bool) -> dict[str, Any]:
     """Return what `/api/show` tells of a model."""
     info = {"general.architecture": "batos", "general.basename": name, "batos.context_length": _CONTEXT}
     told: dict[str, Any] = {"license": "", "modelfile": "", "parameters": "", "template": "", "details": _DETAILS}
-    return {**told, "model_info": info, "capabilities": _CAPABILITIES, "modified_at": _MADE}
+    return {**told, "model_info": info, "capabilities": _capabilities(embeds=embeds), "modified_at": _MADE}
 
 
 class OllamaForm:

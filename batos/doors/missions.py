@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import collections
 import hashlib
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -18,39 +18,14 @@ from typing import Any, NamedTuple
 from batos.config import Settings
 from batos.console.api_client import Asker, Heard, Reply
 from batos.doors.access import DoorLimits
-from batos.doors.turn_log import CONVERSATION, REQUEST, LoggedTurn, TurnLog
-from batos.doors.turns import ChatTurn, brief_of, conversation_key, is_answer
-from batos.errors import BatosError, Busy, InvalidInput, MissionIdTaken, UnknownMission
+from batos.doors.answer_text import FINAL, Answered, AnswerPart, AnswerText, text_of
+from batos.doors.turn_log import CONVERSATION, REQUEST, TOLD, LoggedTurn, TurnLog
+from batos.doors.turns import ChatTurn, EarlierTurn, brief_of, conversation_key, is_answer, visible_text
+from batos.errors import Busy, InvalidInput, MissionIdTaken, UnknownMission
 
-_FINAL = ("COMPLETE", "FAILED")
 _BRANCHES = 8  # missions that are looked at for one place of a conversation
-_AGAIN = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING")
-"""States after which an answer is written from its beginning."""
-_ANEW = "\n\n---\n\n"
-"""Stands between an answer that was refused, or taken back, and the one that takes its place."""
-_LINE = 300  # characters of a line about a tool
+_NUMBER_CHARS = 6  # digits of a question's number
 STOPPED = "the daemon is stopping; the mission goes on at its next start: send the same turn again"
-
-
-class AnswerPart(NamedTuple):
-    """A part of an answer as it comes. `beat` says that nothing came for some time."""
-
-    kind: str
-    """`thought`, `text` or `beat`"""
-    text: str = ""
-
-
-class Answered(NamedTuple):
-    """The end of a turn."""
-
-    mission: str
-    text: str
-    """the whole answer, or the question that the mission asks"""
-    usage: dict[str, Any]
-    citations: tuple[dict[str, Any], ...] = ()
-    error: dict[str, Any] | None = None
-    cut: bool = False
-    """True: the answer came to the greatest length that the model may give"""
 
 
 class Following(NamedTuple):
@@ -59,6 +34,8 @@ class Following(NamedTuple):
     mission: str
     heard: Heard
     schema: dict[str, Any] | None
+    answers: int = 0
+    """number of the mission's question that the turn answers; 0: none"""
 
 
 class _Link(NamedTuple):
@@ -75,6 +52,8 @@ class TurnMissions:
         self._asker, self._log, self._limits = asker, log, DoorLimits.of(settings)
         self._may_ask = self._limits.plan_questions
         self._open: set[Heard] = set()
+        self._readers: collections.Counter[str] = collections.Counter()  # by mission: turns that were accepted as it, and not left
+        self._choice = asyncio.Lock()
         self._stopping = False
 
     def stop(self) -> None:
@@ -90,16 +69,28 @@ class TurnMissions:
         """
         if self._stopping:
             raise Busy(STOPPED)
-        key = conversation_key(turn.said)
-        link = await self._linked(turn)
+        link = await (self._linked(turn) if turn.follows is None else self._named(turn.follows, turn.words.text))
         if link is not None and link.question is not None:
-            await self._log.add(CONVERSATION, key, link.mission, time.time())
-            await self._asker.ask("answer", id=link.mission, text=turn.words.text, number=link.question["number"])
-            return await self._followed(link.mission, None)
-        known = await self._log.find(REQUEST, turn.request_key)
-        id = await self._id_of(turn, known)
+            number = int(link.question["number"])
+            await self._note_conversation(turn, link.mission)
+            await self._asker.ask("answer", id=link.mission, text=turn.words.text, number=number)
+            self._readers[link.mission] += 1
+            return await self._followed(Following(link.mission, self._hearer(), None, number))
+        async with self._choice:
+            known = await self._log.find(REQUEST, turn.request_key)
+            id = await self._id_of(turn, known)
+            self._readers[id] += 1
+        try:
+            await self._submit(turn, id, link, known)
+        except BaseException:
+            self._uncount(id)
+            raise
+        return await self._followed(Following(id, self._hearer(), turn.schema))
+
+    async def _submit(self, turn: ChatTurn, id: str, link: _Link | None, known: list[LoggedTurn]) -> None:
         images = [await self._uploaded(one) for one in turn.words.images] or None
-        brief = brief_of(turn, alone=link is None, chars=self._limits.conversation_chars)
+        more = turn.follows is not None and bool(turn.before or turn.system)  # the client names the turn before, and says the rest itself
+        brief = brief_of(turn, alone=link is None or more, chars=self._limits.conversation_chars)
         context = None if link is None else link.mission
         options = {"persona": turn.persona, "context": context, "schema": turn.schema, "images": images, "may_ask": self._may_ask or None}
         giver = Heard(1, "client")
@@ -109,57 +100,163 @@ class TurnMissions:
             # The same request may have become another brief: its conversation was not known then, or is not known now.
             if id not in [one.mission for one in known]:
                 raise
-        await self._log.add(CONVERSATION, key, id, time.time())
-        return await self._followed(id, turn.schema)
+        await self._note_conversation(turn, id)
 
-    async def _followed(self, mission: str, schema: dict[str, Any] | None) -> Following:
-        heard = Heard(self._limits.events, "client")
+    async def _note_conversation(self, turn: ChatTurn, mission: str) -> None:
+        if turn.follows is None:  # else the words are not all of it
+            await self._log.add(CONVERSATION, conversation_key(turn.said), mission, time.time())
+
+    async def follow(self, mission: str, schema: dict[str, Any] | None = None) -> Following:
+        """Follow a mission that is there.
+
+        :raises UnknownMission: if there is none.
+        """
+        self._readers[mission] += 1
+        return await self._followed(Following(mission, self._hearer(), schema))
+
+    def _hearer(self) -> Heard:
+        return Heard(self._limits.events, "client")
+
+    async def _followed(self, following: Following) -> Following:
+        """Begin to hear a mission whose reader is counted already."""
+        self._open.add(following.heard)
         try:
-            await self._asker.tell(heard, "watch", id=mission)
+            await self._asker.tell(following.heard, "watch", id=following.mission)
         except BaseException:
-            self._asker.forget(heard)
+            self.leave(following)
             raise
-        self._open.add(heard)
-        return Following(mission, heard, schema)
+        return following
 
     def leave(self, following: Following) -> None:
-        """Stop following a mission, which goes on."""
+        """Stop following a mission, which goes on. May be called again."""
+        if following.heard not in self._open:
+            return
         self._open.discard(following.heard)
         self._asker.forget(following.heard)
         following.heard.close()
+        self._uncount(following.mission)
+
+    def _uncount(self, mission: str) -> None:
+        self._readers[mission] -= 1
+        if not self._readers[mission]:
+            del self._readers[mission]
+
+    # --- turns that a client names
+
+    async def turn_of(self, id: str) -> EarlierTurn:
+        """Return the turn with an id: that of a mission, and where it answers a question of it, a point and the question's number.
+
+        :raises UnknownMission: if there is no such mission.
+        """
+        mission, _, number = id.rpartition(".")
+        status = await self._status(id)
+        if status is None and mission and number.isdecimal() and len(number) <= _NUMBER_CHARS:
+            status = await self._status(mission)
+        if status is None:
+            raise UnknownMission(f"there is no response {id[:80]!r}; those of plain models are not kept: send `input` whole")
+        return EarlierTurn(status["id"], 0 if status["id"] == id else int(number))
+
+    def end_of(self, status: Reply, answers: int) -> Answered | None:
+        """Return the end of a turn; None while its mission thinks.
+
+        :param status: of the mission.
+        :param answers: number of the question that the turn answers; 0: none.
+        """
+        for question in status.get("questions") or ():
+            if question["number"] == answers + 1:
+                return Answered(status["id"], str(question["question"]), {})
+        if status["state"] not in FINAL:
+            return None
+        answer = AnswerText(status["id"], {} if (status.get("result") or {}).get("value") is not None else None)
+        answer.hear({**status, "type": "result"})
+        return answer.end
 
     # --- which mission it is
 
     async def _id_of(self, turn: ChatTurn, known: list[LoggedTurn]) -> str:
-        """Return the id of a turn's mission. A request without a name that was answered some time ago, or failed, is another turn.
+        """Return the id of a turn's mission. A request without a name is another turn where it was answered some time ago, or failed; and
+        at once where its client says that it does not send it again, and the answer was told to its end, or is being told to somebody.
 
         :param known: the last mission of the same request, if there was one.
         """
         now = time.time()
         id = turn.id if turn.name or not known else known[0].mission
-        if known and not turn.name and (status := await self._status(id)) is not None and status["state"] in _FINAL:
-            old = now - float(status.get("finished") or known[0].at) > self._limits.repeat_s
-            if old or status["state"] == "FAILED":
-                id = f"{turn.id}-{int(id.removeprefix(turn.id).lstrip('-') or 1) + 1}"
+        if known and not turn.name and await self._is_over(turn, known[0], now):
+            id = f"{turn.id}-{int(id.removeprefix(turn.id).lstrip('-') or 1) + 1}"
         await self._log.add(REQUEST, turn.request_key, id, now)  # before the mission: a retry after a kill finds the same id
         return id
 
+    async def _is_over(self, turn: ChatTurn, last: LoggedTurn, now: float) -> bool:
+        """Return True if a request like one before is another turn, not that one sent again."""
+        if turn.fresh and self._readers[last.mission] > 0:
+            return True
+        status = await self._status(last.mission)
+        if status is None or status["state"] not in FINAL:
+            return False
+        if status["state"] == "FAILED" or now - float(status.get("finished") or last.at) > self._limits.repeat_s:
+            return True
+        return turn.fresh and bool(await self._log.find(TOLD, last.mission))
+
+    async def _named(self, earlier: EarlierTurn, text: str) -> _Link:
+        """Return the link to the turn before that a client names, whose question the text answers if it asked one.
+
+        :raises UnknownMission: if there is no such mission.
+        :raises Busy: if it still runs after some time.
+        :raises InvalidInput: if it failed, or its question was answered otherwise.
+        """
+        status = await self._asker.ask("status", id=earlier.mission)
+        for question in status.get("questions") or ():
+            if question["number"] == earlier.answers + 1:
+                if question["answer"] == text or (question["answer"] is None and status["state"] not in FINAL):
+                    return _Link(earlier.mission, question)
+                if question["answer"] is not None:
+                    raise InvalidInput(f"previous_response_id: its question was answered already, with {question['answer'][:60]!r}")
+        if status["state"] not in FINAL:
+            status = await self._ended(status, self._limits.follow_s)
+        if status["state"] not in FINAL:
+            raise Busy("previous_response_id: that response is still in progress; try again in a moment, or cancel it")
+        if status["state"] == "FAILED" or status.get("folded"):
+            why = "failed" if status["state"] == "FAILED" else "was folded away with old missions"
+            raise InvalidInput(f"previous_response_id: that response {why}: send `input` whole")
+        return _Link(earlier.mission)
+
+    async def _ended(self, status: Reply, within_s: float) -> Reply:
+        """Return the status of a mission when it has ended, or asks, or the time is over."""
+        following = await self.follow(status["id"])
+        answer = AnswerText(following.mission, None)
+        try:
+            async with asyncio.timeout(within_s):
+                while answer.end is None and (event := await following.heard.next()) is not None:
+                    answer.hear(event)
+        except TimeoutError:
+            pass
+        finally:
+            self.leave(following)
+        if self._stopping:
+            raise Busy(STOPPED)
+        return await self._asker.ask("status", id=status["id"])
+
     async def _linked(self, turn: ChatTurn) -> _Link | None:
-        """Return what the conversation before a turn ends with; None if no mission is known that said so."""
+        """Return what the conversation before a turn ends with; None if no mission is known that said so.
+
+        Where a mission of the conversation still runs, its reader left before the end: only its end tells whether it said so.
+        """
         before = turn.before
         if len(before) < 2 or before[-1].role != "assistant" or before[-2].role == "assistant":
             return None
-        said = before[-1].text
+        said, until = before[-1].text, time.monotonic() + self._limits.follow_s
         for one in await self._log.find(CONVERSATION, conversation_key(before[:-1]), _BRANCHES):
             status = await self._status(one.mission)
             if status is None or status.get("folded"):
                 continue
             for question in reversed(status.get("questions") or ()):
                 if is_answer(said, str(question["question"])):
-                    if question["answer"] is None and status["state"] not in _FINAL:
+                    if question["answer"] is None and status["state"] not in FINAL:
                         return _Link(one.mission, question)
                     if question["answer"] == turn.words.text:  # the same turn again
                         return _Link(one.mission, question)
+            if status["state"] not in FINAL and visible_text(said) and not status.get("question"):
+                status = await self._ended(status, max(0.0, until - time.monotonic()))
             result = status.get("result") or {}
             if status["state"] == "COMPLETE" and is_answer(said, text_of(result, None)):
                 return _Link(one.mission)
@@ -191,7 +288,7 @@ class TurnMissions:
 
     async def parts(self, following: Following) -> AsyncIterator[AnswerPart | Answered]:
         """Yield the parts of an answer, and at last its end. Leaving early ends nothing but this."""
-        answer = _AnswerText(following)
+        answer = AnswerText(following.mission, following.schema)
         try:
             while True:
                 try:
@@ -206,102 +303,9 @@ class TurnMissions:
                 for part in answer.hear(event):
                     yield part
                 if answer.end is not None:
+                    if answer.end.error is None:
+                        await self._log.add(TOLD, following.mission, following.mission, time.time())
                     yield answer.end
                     return
         finally:
             self.leave(following)
-
-    async def whole(self, following: Following) -> Answered:
-        """Return the end of a turn, when it comes."""
-        async for part in self.parts(following):
-            if isinstance(part, Answered):
-                return part
-        raise AssertionError("the last part is the end")
-
-
-class _AnswerText:
-    """Answer of one mission, put together from its events.
-
-    The pieces of the answer are told as they are written. Where the whole answer is another one in the end, it follows the pieces, since
-    nobody can take back what was told.
-    """
-
-    def __init__(self, following: Following) -> None:
-        self._mission, self._schema = following.mission, following.schema
-        self._told = ""  # what was told of the answer that is being written
-        self._live = False  # True: each piece since the beginning of this answer was heard
-        self._shown: tuple[Any, Any] = (None, None)
-        self.end: Answered | None = None
-
-    def hear(self, event: Reply) -> list[AnswerPart]:
-        """Return what an event tells; `end` is set by the last one."""
-        kind = event["type"]
-        inside = "." in str(event.get("cycle", ""))
-        if kind == "result":
-            return self._result(event)
-        if kind == "needs_input" or event.get("question"):
-            question = event["question"] if isinstance(event.get("question"), str) else event["question"]["question"]
-            return self._ended(str(question), {}, ())
-        if kind in ("state", "status"):
-            return [] if inside else self._state(event)
-        if kind == "token" and not inside and not event.get("facet") and event.get("state") == "SYNTHESIZING":
-            return self._token(str(event["text"]))
-        if kind == "revised" and not inside:
-            return [*self._discard(), AnswerPart("thought", f"refused: {event.get('why')}\n")]
-        if kind == "tool":
-            told = event.get("arguments") or event.get("line") or event.get("result") or event.get("error") or ""
-            return [AnswerPart("thought", f"{event['tool']} {event['step']}: {' '.join(str(told).split())[:_LINE]}\n")]
-        if kind == "provision":
-            return [AnswerPart("thought", f"pulling {event.get('model')}: {event.get('status')}\n")]
-        return []
-
-    def _state(self, event: Reply) -> list[AnswerPart]:
-        state, persona = event["state"], event.get("persona")
-        parts = self._discard() if state in _AGAIN else []
-        self._live = self._live or (event["type"] == "state" and state == "SYNTHESIZING")
-        if (state, persona) != self._shown and state not in _FINAL:
-            self._shown = (state, persona)
-            why = f" ({event['why']})" if event.get("why") else ""
-            parts.append(AnswerPart("thought", f"{state}{f' {persona}' if persona else ''}{why}\n"))
-        return parts
-
-    def _token(self, text: str) -> list[AnswerPart]:
-        if not self._live or self._schema is not None:
-            return []
-        if not self._told:
-            text = text.lstrip()
-        self._told += text
-        return [AnswerPart("text", text)] if text else []
-
-    def _discard(self) -> list[AnswerPart]:
-        told, self._told = self._told, ""
-        return [AnswerPart("text", _ANEW)] if told else []
-
-    def _result(self, event: Reply) -> list[AnswerPart]:
-        if event["state"] == "COMPLETE":
-            result = event.get("result") or {}
-            parts = self._ended(text_of(result, self._schema), result.get("usage") or {}, result.get("citations") or ())
-            assert self.end is not None
-            self.end = self.end._replace(cut=bool(result.get("cut")))
-            return parts
-        error = event.get("error") or {"code": BatosError.code, "message": "the mission failed"}
-        self.end = Answered(self._mission, "", {}, error=error)
-        return []
-
-    def _ended(self, text: str, usage: dict[str, Any], citations: Any) -> list[AnswerPart]:
-        self.end = Answered(self._mission, text, usage, tuple(citations))
-        told = self._told
-        if text.startswith(told):
-            rest = text[len(told) :]
-        elif text.startswith(told.rstrip()):
-            rest = text[len(told.rstrip()) :].lstrip()
-        else:
-            rest = f"{_ANEW}{text}"
-        return [AnswerPart("text", rest)] if rest else []
-
-
-def text_of(result: Reply, schema: dict[str, Any] | None) -> str:
-    """Return the text of a mission's result; for an answer with a schema, its value as JSON."""
-    if schema is not None and result.get("value") is not None:
-        return json.dumps(result["value"], ensure_ascii=False)
-    return str(result.get("text") or "")

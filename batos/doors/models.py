@@ -1,33 +1,44 @@
-"""Models of the doors: their names, and how OpenAI and Ollama list and describe them."""
+"""Models of the doors: their names, and how OpenAI and Ollama list and describe them.
+
+`batos` and `batos:PERSONA` are missions. `batos:plain` is the model that the personas are made of, `batos:PERSONA:NAME-vN` an expert, each
+asked directly; an expert has the name that `batos experts` prints, behind `batos:`. The embedder has its own name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
-from batos.console.api_client import Asker
 from batos.doors import forms
 from batos.doors.bodies import ShowBody, body_of, checked_body
 from batos.doors.routes import DoorServices, route
-from batos.errors import UnknownPersona
+from batos.errors import InvalidInput, UnknownPersona
 
 NAME, PLAIN = "batos", "plain"
-_LATEST = ":latest"
+LATEST = ":latest"
+_NAME_CHARS = 64  # characters of a name that a message repeats
 
 
 class ModelNames:
     """Names of the models that one daemon serves."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, services: DoorServices) -> None:
+        self._asker, self._plain = services.asker, services.plain
+
+    @property
+    def embedder(self) -> str:
+        """Return the name of the model that embeds."""
+        return self._plain.embedder.casefold().removesuffix(LATEST)
 
     async def all(self) -> list[str]:
-        """Return the names."""
+        """Return the names: of missions, of the plain model, of the experts that are built, of the embedder."""
         personas = (await self._asker.ask("info"))["personas"]
-        return [NAME, *(f"{NAME}:{str(name).lower()}" for name in personas), f"{NAME}:{PLAIN}"]
+        chats = [NAME, *(f"{NAME}:{str(name).lower()}" for name in personas), f"{NAME}:{PLAIN}"]
+        return [*chats, *await self._experts(), self.embedder]
 
     async def known(self, name: str) -> str:
         """Return a model's name as it is listed.
@@ -35,26 +46,47 @@ class ModelNames:
         :raises UnknownPersona: if it is no model of the doors.
         """
         names = await self.all()
-        found = name.casefold().removesuffix(_LATEST)
+        found = name.casefold().removesuffix(LATEST)
         if found not in names:
-            raise UnknownPersona(f"the model {name[:64]!r} does not exist; there are {', '.join(names)}")
+            raise UnknownPersona(f"the model {name[:_NAME_CHARS]!r} does not exist; there are {', '.join(names)}")
         return found
 
+    async def chosen(self, model: str) -> ChosenModel:
+        """Return who answers under a model's name.
 
-def persona_of(model: str) -> str | None:
-    """Return the persona in a model's name; None where the router chooses.
+        :raises UnknownPersona: if it is no model of the doors.
+        :raises InvalidInput: for the embedder, which answers nothing.
+        """
+        name, _, rest = (found := model.casefold().removesuffix(LATEST)).partition(":")
+        if name == NAME and (rest or found == NAME) and len(rest) <= _NAME_CHARS:
+            if rest == PLAIN:
+                return ChosenModel(plain=True)
+            if ":" not in rest:  # the dispatcher knows the personas
+                return ChosenModel(persona=rest or None)
+        if found == self.embedder:
+            raise InvalidInput(f"the model {found} embeds texts and answers none: ask it at /v1/embeddings or /api/embed")
+        if expert := (await self._experts()).get(await self.known(model)):
+            return ChosenModel(plain=True, expert=expert)
+        raise UnknownPersona(f"the model {model[:_NAME_CHARS]!r} does not exist")
 
-    :raises UnknownPersona: if it is no model of the doors.
-    """
-    name, _, persona = model.casefold().removesuffix(_LATEST).partition(":")
-    if name != NAME or len(persona) > 64 or (":" in model and not persona and not model.casefold().endswith(_LATEST)):
-        raise UnknownPersona(f"the model {model[:64]!r} does not exist; there are {NAME}, {NAME}:PERSONA and {NAME}:{PLAIN}")
-    return persona or None
+    async def _experts(self) -> dict[str, str]:
+        """Return the models of the experts that are built, by their names here."""
+        experts = (await self._asker.ask("experts"))["experts"]
+        return {f"{NAME}:{one['model']}".casefold(): str(one["model"]) for one in experts if one["state"] == "built"}
+
+
+class ChosenModel(NamedTuple):
+    """Answerer under a model's name: a mission of a persona (None: the router chooses), or a model, asked directly."""
+
+    plain: bool = False
+    persona: str | None = None
+    expert: str | None = None
+    """the expert that is asked; None: the model that the personas are made of"""
 
 
 class _Models:
     def __init__(self, services: DoorServices) -> None:
-        self._asker, self._limits, self._names = services.asker, services.limits, ModelNames(services.asker)
+        self._asker, self._limits, self._names = services.asker, services.limits, ModelNames(services)
 
     def routes(self) -> Iterator[BaseRoute]:
         yield route("/", self.greeting, "GET", "HEAD")
@@ -84,16 +116,20 @@ class _Models:
 
     async def tags(self, request: Request) -> Response:
         """List the models, as Ollama does."""
-        return JSONResponse({"models": [forms.listed_model(name) for name in await self._names.all()]})
+        return JSONResponse({"models": [self._listed(name) for name in await self._names.all()]})
 
     async def loaded(self, request: Request) -> Response:
         """List the models as loaded: they answer at once."""
-        return JSONResponse({"models": [forms.loaded_model(name) for name in await self._names.all()]})
+        return JSONResponse({"models": [forms.loaded_model(self._listed(name)) for name in await self._names.all()]})
 
     async def show(self, request: Request) -> Response:
         """Describe one model, as Ollama does."""
         body = checked_body(ShowBody, await body_of(request, self._limits))
-        return JSONResponse(forms.shown_model(await self._names.known(body.model or body.name)))
+        name = await self._names.known(body.model or body.name)
+        return JSONResponse(forms.shown_model(name, embeds=name == self._names.embedder))
+
+    def _listed(self, name: str) -> dict[str, Any]:
+        return forms.listed_model(name, embeds=name == self._names.embedder)
 
 
 def model_routes(services: DoorServices) -> Iterator[BaseRoute]:

@@ -19,7 +19,7 @@ import structlog
 log = structlog.get_logger("batos.doors")
 
 LOG_NAME = "doors.turns"
-REQUEST, CONVERSATION = "request", "conversation"
+REQUEST, CONVERSATION, TOLD = "request", "conversation", "told"
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS turns (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, mission TEXT NOT NULL, "
     "at REAL NOT NULL)",
@@ -48,7 +48,7 @@ class TurnLog:
     async def find(self, kind: str, key: str, count: int = 1) -> list[LoggedTurn]:
         """Return the newest turns of a key.
 
-        :param kind: `REQUEST` or `CONVERSATION`.
+        :param kind: `REQUEST`, `CONVERSATION`, or `TOLD`, whose key is a mission that was answered to a reader's end.
         """
         return await asyncio.to_thread(self._find, kind, key, count)
 

@@ -44,13 +44,33 @@ class PlainReply(NamedTuple):
     thinking: str = ""
 
 
+class EmbeddedReply(NamedTuple):
+    """Vectors of texts, in order, and the tokens that were read for them."""
+
+    vectors: Sequence[Sequence[float]]
+    tokens: int
+
+
 class PlainModel(Protocol):
-    """The model that the daemon's personas are made of, asked directly."""
+    """The models of the daemon, asked directly: the one that its personas are made of, its experts, its embedder."""
+
+    @property
+    def embedder(self) -> str:
+        """Return the name of the model that embeds."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, deadline_s: float) -> EmbeddedReply:
+        """Embed texts; one that is longer than the model reads gets the mean of its parts.
+
+        :raises InferenceFailed: with its cause.
+        """
+        ...
 
     async def chat(
         self,
         words: Sequence[ChatWords],
         *,
+        model: str | None = None,
         schema: dict[str, Any] | None,
         options: Mapping[str, Any],
         deadline_s: float,
@@ -58,10 +78,19 @@ class PlainModel(Protocol):
     ) -> PlainReply:
         """Answer a conversation whose last message is the user's; `on_text` gets each piece as it is written.
 
+        :param model: an expert; None: the model that the personas are made of.
         :param options: of Ollama's names: `temperature`, `seed`, `top_p`, `num_predict`, `stop`.
         :raises InferenceFailed: with its cause.
         """
         ...
+
+
+class EarlierTurn(NamedTuple):
+    """A turn by the mission that answered it."""
+
+    mission: str
+    answers: int = 0
+    """number of the mission's question that the turn answered; 0: none"""
 
 
 class ChatTurn(NamedTuple):
@@ -77,6 +106,10 @@ class ChatTurn(NamedTuple):
     """the client's own name of the turn; "" if it has none"""
     content: str
     """digest of the request; the same request has the same"""
+    follows: EarlierTurn | None = None
+    """the turn before, where the client names it; None: the conversation says it"""
+    fresh: bool = False
+    """True: the client says that it does not send the request again"""
 
     @property
     def said(self) -> tuple[ChatWords, ...]:
@@ -135,7 +168,7 @@ def is_chore(words: Sequence[ChatWords], task: str, streams: bool) -> bool:
 def brief_of(turn: ChatTurn, *, alone: bool, chars: int) -> str:
     """Return the brief of a turn's mission.
 
-    :param alone: False for one that follows the mission which answered the turn before.
+    :param alone: False for one that follows the mission which answered the turn before, and has nothing else to say than its last words.
     :param chars: most characters of the conversation before.
     """
     if not alone:

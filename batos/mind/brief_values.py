@@ -40,7 +40,7 @@ _CODE = re.compile(
     r"https?://[^\s<>\"']{1,400}(?<![.,;:!?)])|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}|"
     r"(?<![\w./])(?:~?/|[A-Za-z]:[\\/])[\w.~/\\-]{1,300}(?<=\w)|"
     r"\b\d{1,12}[/-](?=[A-Za-z]{0,20}\d)[A-Z][A-Za-z\d-]{0,40}\b|"
-    r"(?<![\w-])[\w-]{1,100}\.(?:txt|md|csv|json|xml|ya?ml|toml|py|js|html?|pdf|docx?|xlsx?|png|jpe?g|gif|mp[34]|wav|zip|gz|log|db|sql)\b|"
+    r"(?<![\w/\\-])(?:[\w.-]{1,100}[/\\]){0,12}[\w-]{1,100}\.(?:txt|md|csv|json|xml|ya?ml|toml|py|js|html?|pdf|docx?|xlsx?|png|jpe?g|gif|mp[34]|wav|zip|gz|log|db|sql)\b|"
     r"\b[A-Za-z](?=[^\W_]{0,60}_)\w{1,100}\b|"
     r"\b(?=[A-Za-z\d]{0,60}[A-Za-z])(?=[A-Za-z\d-]{0,60}\d)(?![\d.]{1,20}[A-Za-z/]{1,4}\b)[A-Za-z\d]{1,60}(?:-[A-Za-z\d]{1,60}){0,8}\b"
 )

@@ -25,11 +25,12 @@ MOST_CALLS = 8
 """Calls in one question."""
 _WORDS: Mapping[str, str] = {
     **{answer: answer for answer in ANSWERS},
-    **dict.fromkeys(("yes", "y", "ok", "okay", "allow", "sure", "this time", "only once"), ONCE),
+    **dict.fromkeys(("yes", "y", "ok", "okay", "allow", "sure", "this time", "only once", "just once", "this once", "please"), ONCE),
     **dict.fromkeys(("this mission", "for this mission", "in this mission"), MISSION),
     **dict.fromkeys(("n", "refuse", "not now", "deny", "stop"), REFUSE),
-    "forever": ALWAYS,
+    **dict.fromkeys(("forever", "as shown", "always as shown", "always in this folder", "always for this folder", "always here"), ALWAYS),
 }
+_YES, _NO = ("yes", "ok", "okay", "sure"), ("no",)
 _FREE_TEXT = frozenset({
     "text", "body", "content", "contents", "message", "msg", "subject", "title", "note", "notes", "description", "comment", "summary",
     "caption", "prompt", "query", "question", "markdown", "html", "reason",
@@ -39,6 +40,7 @@ _FOLDERS = frozenset({"path", "file", "filename", "filepath"})
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _SHORTEST = 60
+_AROUND = " .,!`'\""
 
 
 class PendingCall(NamedTuple):
@@ -99,17 +101,28 @@ def _cut(text: str, most: int) -> str:
 
 def read_answers(text: str, count: int) -> tuple[str, ...] | None:
     """Return the answer to each of the calls of a question, one of `ANSWERS`; None if the text is not an answer to all of them."""
-    text = " ".join(text.casefold().split()).strip(" .!`'\"")
-    if (word := _WORDS.get(text)) is not None:
+    text = " ".join(text.casefold().split())
+    if word := _read(text):
         return (word,) * count
     found: dict[int, str] = {}
     for part in re.split(r"[,;]", text):
         each = re.fullmatch(r"(\d{1,3})\s*[:.)=]?\s*(.+)", part.strip())
-        answer = None if each is None else _WORDS.get(each[2].strip(" .!`'\""))
-        if each is None or answer is None or int(each[1]) in found:
+        answer = "" if each is None else _read(each[2])
+        if each is None or not answer or int(each[1]) in found:
             return None
         found[int(each[1])] = answer
     return tuple(found[number] for number in range(1, count + 1)) if found.keys() == set(range(1, count + 1)) else None
+
+
+def _read(text: str) -> str:
+    """Return the answer that words give, one of `ANSWERS`; "" if they give none, or two that differ. "Yes, always in this folder" is
+    `always`: a grant is never broader than was shown."""
+    text = text.strip(_AROUND)
+    first, _, rest = text.partition(" ")
+    if not (rest and (first := first.strip(_AROUND)) in (*_YES, *_NO)):
+        return _WORDS.get(text, "")
+    answer = _WORDS.get(rest.strip(_AROUND), "")
+    return answer if (answer in (NEVER, REFUSE)) == (first in _NO) else ""
 
 
 def grant_for(answer: str, pending: PendingCall, mission: str) -> GrantRecord | None:

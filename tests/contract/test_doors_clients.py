@@ -56,10 +56,28 @@ def test_openai_python(place: Place) -> None:
     assert "SYNTHESIZING" in told["thought"]
     assert told["live"] == ANSWER
     assert told["usage"] == told["tokens"] > 0
+    assert told["vectors"][0] == told["vectors"][1] > 1
+    assert (told["embed_tokens"], told["packed"] < 1e-6) == (2, True), "base64, which the client asks for by itself, is the same vector"
     assert json.loads(told["value"]) == {"tea": "mint"}
     assert (told["missing"], told["stranger"]) == ([404, "model_not_found"], [401, "invalid_api_key"])
     rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
     assert rows[told["followed"]]["context"] in rows, "the next turn follows the mission before"
+    assert len({told["followed"], *told["again"]}) == 3, "who asks anew wants another answer"
+
+
+@needs_clients
+def test_openai_python_responses(place: Place) -> None:
+    told = told_by("responses", place)
+    assert told["whole"] == told["streamed"] == told["helper"] == told["snapshot"] == told["retrieved"] == told["replayed"] == ANSWER
+    assert (told["status"], told["cancelled"], told["unknown"]) == ("completed", "completed", [])
+    assert told["types"] == ["reasoning", "message"]
+    assert (told["events"][0], told["events"][-1]) == ("response.created", "response.completed")
+    assert told["tokens"] > 0
+    assert told["parsed"] == "mint"
+    rows = {one["id"]: one for one in place.peer.ask("missions")["missions"]}
+    assert f"resp_{rows[told['followed']]['context']}" == told["first"] == told["before"]
+    assert told["missing"] == [404, "unknown_mission"]
+    assert "input_file" in told["refused"]
 
 
 @needs_clients
@@ -69,6 +87,8 @@ def test_ollama_python(place: Place) -> None:
     assert told["loaded"] == told["in_path"] == len(told["models"])
     assert {"completion", "tools"} <= set(told["capabilities"])
     assert told["whole"] == told["streamed"] == told["generated"] == ANSWER
+    assert told["vectors"] == [told["embedding"]] * 2
+    assert told["embed_tokens"] == 2
     assert (told["done"], told["missing"], told["stranger"]) == ("stop", 404, 401)
 
 
@@ -96,3 +116,12 @@ def test_a_turn_and_a_plain_one_on_a_real_ollama(tmp_path: Path, ollama_host: st
                 assert lines[-1] == "data: [DONE]"
                 found = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
                 assert "".join(one["choices"][0]["delta"].get("content") or "" for one in found).strip()
+            given = {"model": "minilm:embedded", "input": ["a cup of tea", "a mug of coffee"]}
+            ours = client.post("/v1/embeddings", json=given).json()
+            theirs = httpx.post(f"http://{ollama_host}/v1/embeddings", json=given, timeout=120).json()
+            assert ours["usage"] == theirs["usage"]
+            for mine, its in zip(ours["data"], theirs["data"], strict=True):
+                assert mine["embedding"] == pytest.approx(its["embedding"], abs=1e-5)
+            response = client.post("/v1/responses", json={"model": "batos:babs", "input": "Name one colour of the sea."}).json()
+            assert (response["status"], response["output"][-1]["type"]) == ("completed", "message")
+            assert response["usage"]["output_tokens"] > 0

@@ -47,3 +47,33 @@ def test_a_retry_after_a_kill_is_the_same_mission(tmp_path: Path, scripted: Scri
         last = httpx.post(f"{address}/v1/chat/completions", json=BODY, headers=headers, timeout=60)
         assert last.json()["choices"][0]["message"]["content"] == text
     assert len(scripted.chats) == paid, "what was answered is answered from its mission"
+
+
+def test_a_response_goes_on_after_a_kill(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    """Its client asks for it by its id, or sends it again; the next turn that names it waits for it."""
+    provisioned(scripted)
+    given: dict[str, Any] = {"doors.enabled": "on", "doors.listen": f"127.0.0.1:{free_port()}", "depth": "facets", "remember": "off"}
+    address, asked = f"http://{given['doors.listen']}/v1/responses", {"model": "batos", "input": "Plan a quiet evening for two"}
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
+        headers = {"Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}", "x-stainless-retry-count": "0"}
+        with httpx.stream("POST", address, json={**asked, "stream": True}, headers=headers, timeout=60) as reply:
+            mission = reply.headers["x-batos-mission"]
+            scripted.wait_for("/api/chat")
+            running.kill()
+            with pytest.raises(httpx.HTTPError):
+                reply.read()
+    begun = len(scripted.chats)
+    scripted.release()
+    with daemon(tmp_path, ollama_host=scripted.host, **given) as running, Peer(running.endpoint) as peer:
+        follow = {"model": "batos", "input": "And for three?", "previous_response_id": f"resp_{mission}"}
+        after = httpx.post(address, json=follow, headers=headers, timeout=60).json()
+        known = httpx.get(f"{address}/resp_{mission}", headers=headers, timeout=60).json()
+        again = httpx.post(address, json=asked, headers=headers, timeout=60).json()
+        assert again["id"] == known["id"] == f"resp_{mission}", "nobody heard it to its end: it is not made twice"
+        assert again["output"][-1] == known["output"][-1]
+        rows = {one["id"]: one for one in peer.ask("missions", system=False)["missions"]}
+        assert rows[after["id"].removeprefix("resp_")]["context"] == mission
+        assert len(rows) == 2
+        sent = [str(one["messages"]) for one in scripted.chats[begun:]]
+        assert len(set(sent)) == len(sent), "no inference was asked for twice"

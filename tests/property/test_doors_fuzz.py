@@ -18,6 +18,8 @@ from tests.support.doors import Served, accepted, door_token, user
 ROUTES = (
     ("GET", "/"), ("GET", "/v1/models"), ("GET", "/v1/models/batos"), ("POST", "/v1/chat/completions"), ("GET", "/api/version"),
     ("GET", "/api/tags"), ("GET", "/api/ps"), ("POST", "/api/show"), ("POST", "/api/chat"), ("POST", "/api/generate"),
+    ("POST", "/v1/embeddings"), ("POST", "/api/embed"), ("POST", "/api/embeddings"),
+    ("POST", "/v1/responses"), ("GET", "/v1/responses/resp_a.1"), ("POST", "/v1/responses/resp_a/cancel"),
     ("GET", "/nothing"), ("DELETE", "/v1/models"),
 )  # fmt: skip
 values = st.recursive(
@@ -36,10 +38,12 @@ messages = st.fixed_dictionaries(
 bodies = st.fixed_dictionaries(
     {},
     optional={
-        "model": st.sampled_from(["batos", "batos:robin", "batos:plain", "batos:nobody", "gpt"]) | values,
+        "model": st.sampled_from(["batos", "batos:robin", "batos:plain", "batos:nobody", "gpt", "minilm:embedded"]) | values,
         "messages": st.lists(messages | values, max_size=3) | values,
         "prompt": values, "name": values, "stream": st.booleans() | values, "stream_options": values, "response_format": values,
         "format": values, "options": values, "n": values, "think": values, "metadata": values, "temperature": values, "stop": values,
+        "input": st.lists(st.text(max_size=9) | messages | values, max_size=2) | st.text(max_size=9) | values, "dimensions": values,
+        "encoding_format": values, "instructions": values, "previous_response_id": values, "text": values, "background": values,
     },
 )  # fmt: skip
 payloads = st.binary(max_size=60) | bodies.map(lambda value: json.dumps(value).encode())
@@ -70,6 +74,7 @@ def test_no_path_and_no_name_is_a_fault_of_the_server(doors: Served, path: str, 
     told = urllib.parse.quote(path.encode("utf-8", "replace"))
     assert doors.client.get(f"/v1/models/{told}").status_code in (200, 404)
     assert doors.client.get(f"/x{told}").status_code == 404
+    assert doors.client.get(f"/v1/responses/resp_{told}").status_code in (400, 404)
     assert doors.client.post("/api/show", json={"model": name}).status_code in (200, 404)
 
 

@@ -1,4 +1,4 @@
-"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|ollama ADDRESS TOKEN`. Prints JSON.
+"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|responses|ollama ADDRESS TOKEN`. Prints JSON.
 
 Nothing of BAT OS is imported: openai-python and ollama-python are what is installed there.
 """
@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 QUESTION = "Which tea shall I drink in the evening?"
+EMBEDDER = "minilm:embedded"
 
 
 def through_openai(address: str, token: str) -> dict[str, Any]:
@@ -38,9 +39,16 @@ def through_openai(address: str, token: str) -> dict[str, Any]:
     followed = [*messages, {"role": "assistant", "content": told["whole"]}, {"role": "user", "content": "And in the morning?"}]
     raw = client.chat.completions.with_raw_response.create(model="batos", messages=followed)
     told["followed"] = raw.headers["x-batos-mission"]
+    told["again"] = [
+        client.chat.completions.with_raw_response.create(model="batos", messages=followed).headers["x-batos-mission"] for _ in range(2)
+    ]
     schema = {"type": "object", "properties": {"tea": {"type": "string"}}, "required": ["tea"], "additionalProperties": False}
     form: Any = {"type": "json_schema", "json_schema": {"name": "tea", "strict": True, "schema": schema}}
     told["value"] = client.chat.completions.create(model="batos", messages=messages, response_format=form).choices[0].message.content
+    vectors = client.embeddings.create(model=EMBEDDER, input=["tea", "coffee"])
+    plain = client.embeddings.create(model=EMBEDDER, input="tea", encoding_format="float")
+    told |= {"vectors": [len(one.embedding) for one in vectors.data], "embed_tokens": vectors.usage.prompt_tokens}
+    told["packed"] = max(abs(a - b) for a, b in zip(vectors.data[0].embedding, plain.data[0].embedding, strict=True))
     try:
         client.chat.completions.create(model="gpt-9", messages=messages)
     except openai.NotFoundError as e:
@@ -49,6 +57,45 @@ def through_openai(address: str, token: str) -> dict[str, Any]:
         openai.OpenAI(base_url=f"{address}/v1", api_key="wrong").models.list()
     except openai.AuthenticationError as e:
         told["stranger"] = [e.status_code, e.code]
+    return told
+
+
+def through_responses(address: str, token: str) -> dict[str, Any]:
+    """What openai-python makes of the Responses interface."""
+    import openai
+    from pydantic import BaseModel
+
+    class Tea(BaseModel):
+        tea: str
+
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key=token, timeout=60)
+    whole = client.responses.create(model="batos", input="Which tea at night?", instructions="Be brief", metadata={"of": "me"})
+    told: dict[str, Any] = {"whole": whole.output_text, "status": whole.status, "tokens": whole.usage and whole.usage.total_tokens}
+    told["types"] = [one.type for one in whole.output]
+    events = list(client.responses.create(model="batos", input="Which tea at sea?", stream=True))
+    told["streamed"] = "".join(one.delta for one in events if one.type == "response.output_text.delta")
+    told["events"] = list(dict.fromkeys(one.type for one in events))
+    told["unknown"] = sorted({type(one).__name__ for one in events if not type(one).__name__.startswith("Response")})
+    with client.responses.stream(model="batos", input="Which tea at noon?") as stream:
+        snapshots = [one.snapshot for one in stream if one.type == "response.output_text.delta"]
+        final = stream.get_final_response()
+    told |= {"helper": final.output_text, "snapshot": snapshots[-1]}
+    told["parsed"] = client.responses.parse(model="batos", input="Which tea of all?", text_format=Tea).output_parsed.tea
+    raw = client.responses.with_raw_response.create(model="batos", input="Why?", previous_response_id=whole.id)
+    told |= {"followed": raw.headers["x-batos-mission"], "before": raw.parse().previous_response_id, "first": whole.id}
+    told["retrieved"] = client.responses.retrieve(whole.id).output_text
+    told["replayed"] = "".join(
+        one.delta for one in client.responses.retrieve(whole.id, stream=True) if one.type == "response.output_text.delta"
+    )
+    told["cancelled"] = client.responses.cancel(whole.id).status
+    try:
+        client.responses.create(model="batos", input="Why?", previous_response_id="resp_nothing")
+    except openai.NotFoundError as e:
+        told["missing"] = [e.status_code, e.code]
+    try:
+        client.responses.create(model="batos", input=[{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}])
+    except openai.BadRequestError as e:
+        told["refused"] = e.message
     return told
 
 
@@ -66,6 +113,9 @@ def through_ollama(address: str, token: str) -> dict[str, Any]:
     told["thought"] = "".join(part.message.thinking or "" for part in parts)
     told["done"] = parts[-1].done_reason
     told["generated"] = client.generate("batos", QUESTION).response
+    embedded = client.embed(EMBEDDER, ["tea", "coffee"])
+    told |= {"vectors": [len(one) for one in embedded.embeddings], "embed_tokens": embedded.prompt_eval_count}
+    told["embedding"] = len(client.embeddings(EMBEDDER, "tea").embedding)
     try:
         client.chat("llama9", messages)
     except ollama.ResponseError as e:
@@ -80,4 +130,4 @@ def through_ollama(address: str, token: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     name, *given = sys.argv[1:]
-    print(json.dumps({"openai": through_openai, "ollama": through_ollama}[name](*given)))
+    print(json.dumps({"openai": through_openai, "responses": through_responses, "ollama": through_ollama}[name](*given)))

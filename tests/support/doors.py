@@ -103,7 +103,9 @@ class Served:
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         self._life = contextlib.AsyncExitStack()
-        self.kernel: Kernel = self.run(self._life.enter_async_context(kernel_with_doors(folder, FakeInference(), limits=limits)))
+        inference = FakeInference()
+        inference.embedder = lambda text: [float(len(text)), 1.0]
+        self.kernel: Kernel = self.run(self._life.enter_async_context(kernel_with_doors(folder, inference, limits=limits)))
         assert self.kernel.doors is not None
         self.client = httpx.Client(
             base_url=self.kernel.doors.address, headers={"Authorization": f"Bearer {door_token(self.kernel)}"}, timeout=60

@@ -127,6 +127,8 @@ async def alike_by_words(ones: Sequence[str], others: Sequence[str]) -> list[lis
         ),
         ("Weather on 5. März 2024", schema("date", date={"type": "string", "format": "date"}), {"date": "2024-03-05"}),
         ("Read ~/notes/today.md", schema("path", path=TEXT), {"path": "~/notes/today.md"}),
+        ("Read plans/2026/today.md", schema("path", path=TEXT), {"path": "plans/2026/today.md"}),
+        ("Delete ../plans/to-do.txt now", schema("path", path=TEXT), {"path": "../plans/to-do.txt"}),
         ("Order 45-A7 status", schema("order_id", order_id=TEXT), {"order_id": "45-A7"}),
         ("Show three results for cats", schema("query", query=TEXT, max_results=WHOLE), {"query": "cats", "max_results": 3}),
     ],
