@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from batos.triggers.templates import CLOSING, NOTE, OPENING, MissingField, field_of, fields_of, filled
+from batos.triggers.templates import CLOSING, OPENING, MissingField, field_of, fields_of, filled
 from tests.support.doors import Served, accepted
 from tests.support.hooks import HookCaller, github, hooked
 from tests.support.missions import WAIT_S
@@ -120,7 +120,6 @@ def test_what_fills_a_field_stays_between_its_marks(template: str, value: Any) -
         inside = max(inside, depth)
         assert depth >= 0
     assert inside <= 1
-    assert text.endswith(NOTE) == bool(fields)
 
 
 @given(body=values, path=st.lists(st.text("ab0.", min_size=1, max_size=3), min_size=1, max_size=4).map(".".join))

@@ -46,8 +46,7 @@ async def test_a_signed_request_becomes_a_mission_of_its_origin(kernel: Kernel) 
     assert (told["hook"], reply.headers["x-batos-mission"]) == ("issues", told["id"])
     record = kernel.image.read(ledger.record_of, told["id"])
     assert (record.origin, record.persona, record.depth, record.priority) == ("hook", "robin", "direct", -5)
-    assert record.brief.startswith(f"Suggest labels for {TITLE} (⟦bug⟧)\n\n")
-    assert "not instructions" in record.brief
+    assert record.brief == f"Suggest labels for {TITLE} (⟦bug⟧)"
     shown = (await caller.asker.ask("hooks", name="issues"))["hooks"][0]
     assert [run["id"] for run in shown["runs"]] == [told["id"]]
     assert shown["fields"] == ["issue.title", "issue.labels.0.name"]
@@ -70,7 +69,7 @@ async def test_each_way_to_prove_a_delivery(kernel: Kernel, way: str) -> None:
     path = f"/hooks/issues?token={urllib.parse.quote(secret, safe='')}" if way == "address" else ""
     reply = await caller.post(body, headers, path)
     assert reply.status_code == 202, reply.text
-    assert (await caller.brief(reply.json()["id"])).startswith("Say ⟦5⟧")
+    assert await caller.brief(reply.json()["id"]) == "Say ⟦5⟧"
 
 
 async def test_nothing_is_accepted_without_the_secret_of_this_hook(kernel: Kernel) -> None:
@@ -222,7 +221,7 @@ async def test_bodies_and_briefs(kernel: Kernel, body: bytes, kind: str, brief: 
     caller = await hooked(kernel, brief)
     reply = await caller.post(body, {**github(caller.secret, body), "Content-Type": kind})
     assert reply.status_code == 202, reply.text
-    assert (await caller.brief(reply.json()["id"])).partition("\n\n(What stands")[0] == said
+    assert (await caller.brief(reply.json()["id"])) == said
 
 
 async def test_long_values_and_bodies_are_bounded(tmp_path: Path) -> None:
