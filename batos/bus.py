@@ -100,6 +100,17 @@ class FolderStopped:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class NoticeSent:
+    """A message of notices was sent, or could not be; that is durable."""
+
+    channel: str
+    outcome: str
+    """`done`, `failed`, or `doubt` where it may have been told"""
+    notices: int
+    """number of facts in it"""
+
+
 class EventBus:
     """Delivers each event to the subscribers of its type. All methods are called on the loop's thread; a subscriber must not block."""
 

@@ -67,6 +67,20 @@ class ToolRequests:
         """Add a connection."""
         return self._whole(await self._toolbox.add(ConnectionSpec(request.name, request.kind, request.place, request.options)))
 
+    @handles(schemas.ToolDescribeRequest)
+    async def describe(self, request: schemas.ToolDescribeRequest, client: Recipient) -> Reply:
+        """Read a description that is no schema."""
+        from batos.tools import descriptions  # late: it loads connectors
+        from batos.tools.description_form import to_json
+
+        services = self._toolbox.services
+        if request.kind == "usage":
+            read = await descriptions.of_program(request.source, request.options, services)
+        else:
+            read = await descriptions.of_document(request.source, services)
+        told = {"form": None if read.form is None else to_json(read.form), "text": read.text, "notes": list(read.notes)}
+        return {"type": "tool_description", "kind": request.kind, "by": "rule" if read.form is not None else "", **told}
+
     @handles(schemas.ToolTestRequest)
     async def test(self, request: schemas.ToolTestRequest, client: Recipient) -> Reply:
         """Ask a connection's place for its tools anew."""

@@ -39,6 +39,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "schedule": "schedules",
         "hooks": "hooks",
         "folders": "folders",
+        "notices": "notices",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
     "Tools and what they did": {

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batos.cli import tool_forms
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.client import ask, grouped
 from batos.cli.output import Output, one_line
@@ -43,7 +44,9 @@ def tools(
     if action == "call":
         _call(str(name), arguments, endpoint(connect), output)
         return
-    reply = _asked(action, name, places, options, endpoint(connect))
+    reply = _asked(action, name, places, options, endpoint(connect), output)
+    if reply is None:
+        return
     if as_json:
         output.document(reply)
     elif action in ("show", "add", "test", "accept"):
@@ -66,12 +69,19 @@ def _check(action: str | None, name: str | None, arguments: str | None) -> None:
         raise typer.BadParameter(f"only `tools call` takes arguments, got {arguments!r}")
 
 
-def _asked(action: str | None, name: str | None, places: PlaceOptions, options: ConnectionOptions, address: str) -> Reply:
-    """Ask the daemon; return its reply of type `tools`."""
+def _asked(
+    action: str | None, name: str | None, places: PlaceOptions, options: ConnectionOptions, address: str, output: Output
+) -> Reply | None:
+    """Ask the daemon; return its reply of type `tools`. None where a form was only shown, or written to a file."""
     if action is None or name is None:
         return ask(address, lambda client: client.tools() if action is None else client.tools_resume())
     if action == "add":
-        kind, place, more = place_of(places, options)
+        kind, place, more, form = place_of(places, options)
+        if form.described or form.file:
+            found = tool_forms.form_of(name, place_of(places, options), address, output)
+            if found is None:
+                return None
+            more = {**more, "form": found}
         return ask(address, lambda client: client.tool_add(name, kind, place, more))
     if action == "show":
         return ask(address, lambda client: client.tools(name))
@@ -167,7 +177,7 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
         count = len(one["tools"])
         output.say(f"{one['name']} is added, with {count} {'tool' if count == 1 else 'tools'}", "bold")
     facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), ("state", _state(one))]
-    options = one.get("options") or {}
+    options = {name: value for name, value in (one.get("options") or {}).items() if name != "form"}
     output.pairs([*facts, *([("options", json.dumps(options, ensure_ascii=False))] if options else [])])
     if one.get("changes"):
         output.say("\nwhat changed since it was accepted", "bold")

@@ -1,7 +1,8 @@
-"""Doors: the HTTP interfaces of others, so that their clients reach the daemon: OpenAI's and Ollama's.
+"""Doors: the daemon's HTTP server, and the interfaces of others, so that their clients reach it: OpenAI's and Ollama's.
 
-server.py         the socket on loopback; the stack behind it is loaded with the first connection
-access.py         Host, Origin and token, before any route
+server.py         the sockets on loopback; the stack behind them is loaded with the first connection
+access.py         the token, before any route; what a browser asks for goes to the pages of the console
+client_settings.py  settings of clients, to be pasted
 app.py            the groups of routes: models.py, chats.py, responses.py, embeddings.py
 routes.py         a group of routes: what it is given, how it is served
 answers.py        from a request to a mission or a plain inference, and to its end

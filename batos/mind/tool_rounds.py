@@ -24,6 +24,9 @@ from batos.mind.inference import InferenceAsker
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
 from batos.mind.tool_use import Called, told
 
+_LOOKS = 3
+"""Number of times that an Ollama is asked what a model can do, before silence is taken for a no."""
+
 
 class ToolRounds(NamedTuple):
     """Calls of a brief."""
@@ -76,8 +79,11 @@ async def _is_native(attempt: Attempt, brief: str, model: str) -> bool:
     first = attempt.decisions.tool_choice(_mark(brief, 0, None)) or {}
     if "native" in first:
         return bool(first["native"])
-    if (native := attempt.terms.uses_tools(model)) is None and attempt.tools.offers():
-        await attempt.services.inference.digest(model)  # what a model can do is known once it is there
+    native = attempt.terms.uses_tools(model)
+    for _ in range(_LOOKS if attempt.tools.offers() else 0):
+        if native is not None:
+            break
+        await attempt.services.inference.digest(model)  # what a model can do is known once it is there, and its Ollama has said it
         native = attempt.terms.uses_tools(model)
     return bool(native)
 

@@ -42,6 +42,11 @@ _CONNECTORS = {
     "program": "batos.tools.programs:ProgramConnector",
     "mcp": "batos.tools.mcp_client:McpConnector",
 }
+_BY_FORM = {
+    "http": "batos.tools.form_connections:FormHttpConnector",
+    "program": "batos.tools.form_connections:FormProgramConnector",
+}
+"""Connectors of connections with an option `form`."""
 _NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose keys are names of the place's choice, such as a parameter `pattern`."""
 _VALUES = frozenset({"enum", "const", "default", "examples"})
@@ -54,7 +59,7 @@ _UNCHECKED = frozenset({
 
 def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connector:
     """Return the connector of a connection; its module is imported here, so that a daemon loads what its user uses."""
-    module, _, name = _CONNECTORS[spec.kind].partition(":")
+    module, _, name = (_BY_FORM if "form" in spec.options and spec.kind in _BY_FORM else _CONNECTORS)[spec.kind].partition(":")
     made: Connector = getattr(importlib.import_module(module), name)(spec, services)
     return made
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack
 from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
 from batos.wire.folder_client import FolderTerms
 from batos.wire.hook_client import HookTerms
+from batos.wire.notice_client import TEST_S, NoticeTerms
 from batos.wire.schedule_client import ScheduleTerms
 from batos.wire.sync_connection import SyncConnection
 
@@ -416,6 +417,19 @@ class SyncClient(SyncConnection):
         """
         return self._run(self._client.tool_add(name, kind, place, options, timeout_s=timeout_s))
 
+    def tool_describe(
+        self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+    ) -> dict[str, Any]:
+        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
+        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
+        `form`.
+
+        :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
+        :param options: of a usage: `env`, `without_walls`.
+        :raises ToolFailed: (or EgressFailed, EgressRefused) if it cannot be had.
+        """
+        return self._run(self._client.tool_describe(kind, source, options, timeout_s=timeout_s))
+
     def tool_test(self, name: str, *, timeout_s: float = CONNECT_S) -> dict[str, Any]:
         """Ask a connection's place for its tools anew, and suspend those that changed. Return it whole; `changes` is the difference."""
         return self._run(self._client.tool_test(name, timeout_s=timeout_s))
@@ -529,7 +543,7 @@ class SyncClient(SyncConnection):
 
         :param when: words (`every weekday at 8:00`, `every 15 minutes`, `tomorrow at 8`) or a cron expression (`0 8 * * 1-5`).
         :param brief: brief of each mission; `{last}` stands for the last result, `{date}` for the day.
-        :param terms: zone, name, persona, missed, stop_after (`ScheduleTerms`).
+        :param terms: zone, name, persona, missed, stop_after, overlap (`ScheduleTerms`).
         :raises InvalidInput: if the words are not understood, or a term is not valid.
         """
         return self._run(self._client.schedule_add(when, brief, **terms))
@@ -552,6 +566,43 @@ class SyncClient(SyncConnection):
         :param id: the mission's id; default: a new one. The same id means the same run.
         """
         return self._run(self._client.schedule_run(name, id=id))
+
+    def notices(self, name: str | None = None) -> dict[str, Any]:
+        """Return the channels of notices by name, each with what waits; with a name, that one with its options."""
+        return self._run(self._client.notices(name))
+
+    def notice_add(self, name: str, way: Literal["program", "hook", "apprise"], place: str, **terms: Unpack[NoticeTerms]) -> dict[str, Any]:
+        """Add a channel; return it. One that says the same is returned as it is.
+
+        :param way: `program` of this machine, `hook` (an HTTP POST) or `apprise`.
+        :param place: command line or URL. An apprise URL, and of a hook's URL what looks like a secret, is kept beside the image.
+        :param terms: options, on, persona, origin, quiet, zone, once (`NoticeTerms`).
+        :raises InvalidInput: if a part of it is not valid.
+        """
+        return self._run(self._client.notice_add(name, way, place, **terms))
+
+    def notice_pause(self, name: str) -> dict[str, Any]:
+        """Let a channel rest until `notice_resume`; what it is to tell waits. Return it."""
+        return self._run(self._client.notice_pause(name))
+
+    def notice_resume(self, name: str) -> dict[str, Any]:
+        """Let a channel go on, with what waited. Return it."""
+        return self._run(self._client.notice_resume(name))
+
+    def notice_remove(self, name: str) -> dict[str, Any]:
+        """Remove a channel, and the secret that was kept for it; return those that are left."""
+        return self._run(self._client.notice_remove(name))
+
+    def notice_test(self, name: str, *, id: str | None = None, timeout_s: float = TEST_S) -> dict[str, Any]:
+        """Send a message to a channel now, whatever the hours. Return `messages`, with the one and what became of it.
+
+        :param id: of the message; default: a new one. The same id again is the same message.
+        """
+        return self._run(self._client.notice_test(name, id=id, timeout_s=timeout_s))
+
+    def notice_log(self, name: str | None = None, *, limit: int | None = None) -> dict[str, Any]:
+        """Return the last messages, of one channel or of all, the newest first, with what became of them."""
+        return self._run(self._client.notice_log(name, limit=limit))
 
     def hooks(self, name: str | None = None) -> dict[str, Any]:
         """Return the hooks by name, each with its last mission; with a name, all of that one. No reply has a secret."""

@@ -56,6 +56,27 @@ def _program_of(command: str) -> str:
     return words[0] if words else command
 
 
+class ToolDescribeRequest(Request):
+    """A description that is no schema, read: the usage of a program (its command), or a text (a URL or a file). Nothing is connected by
+    it."""
+
+    op: Literal["tool_describe"]
+    kind: Literal["usage", "text"]
+    source: Annotated[str, StringConstraints(min_length=1, max_length=PLACE_CHARS)]
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the file or program of the daemon's machine that it reads."""
+        if self.kind == "usage":
+            return (_program_of(self.source),)
+        return () if "://" in self.source else (self.source,)
+
+
 class ToolTestRequest(Request):
     """Ask a connection's place for its tools anew. Those that are new or different are suspended."""
 

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, daemon, provisioned
 from tests.support.doors import free_port
@@ -24,7 +23,7 @@ def test_a_retry_after_a_kill_is_the_same_mission(tmp_path: Path, scripted: Scri
     address = f"http://{given['doors.listen']}"
     scripted.hold()
     with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
-        headers = {**headers, "Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}"}
+        headers = {**headers, "Authorization": f"Bearer {token_of(tmp_path)}"}
         with httpx.stream("POST", f"{address}/v1/chat/completions", json={**BODY, "stream": True}, headers=headers, timeout=60) as reply:
             mission = reply.headers["x-batos-mission"]
             scripted.wait_for("/api/chat")
@@ -56,7 +55,7 @@ def test_a_response_goes_on_after_a_kill(tmp_path: Path, scripted: ScriptedOllam
     address, asked = f"http://{given['doors.listen']}/v1/responses", {"model": "batos", "input": "Plan a quiet evening for two"}
     scripted.hold()
     with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
-        headers = {"Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}", "x-stainless-retry-count": "0"}
+        headers = {"Authorization": f"Bearer {token_of(tmp_path)}", "x-stainless-retry-count": "0"}
         with httpx.stream("POST", address, json={**asked, "stream": True}, headers=headers, timeout=60) as reply:
             mission = reply.headers["x-batos-mission"]
             scripted.wait_for("/api/chat")

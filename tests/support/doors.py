@@ -16,7 +16,6 @@ import httpx
 from batos.app.kernel import Kernel
 from batos.console.access import token_of
 from batos.console.api_client import Asker
-from batos.doors.access import TOKEN_NAME
 from tests.support.console import http_client
 from tests.support.missions import FakeInference, settings
 
@@ -43,7 +42,7 @@ async def kernel_with_doors(
 
 def door_token(kernel: Kernel) -> str:
     """The token of a kernel's doors."""
-    return token_of(kernel.settings.data, TOKEN_NAME)
+    return token_of(kernel.settings.data)
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,6 @@ import pytest
 
 from batos.cli import main
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from tests.support.cli import daemon
 
 ADDRESS = "http://127.0.0.1:5758"
@@ -19,7 +18,7 @@ def test_each_client_is_given_address_and_token(tmp_path: Path, capsys: pytest.C
     with daemon({"info": {"type": "info", "doors": ADDRESS, "data": str(tmp_path)}}) as scripted:
         assert main(["doors", "--connect", scripted.endpoint]) == 0
         printed = capsys.readouterr().out
-        token = token_of(tmp_path, TOKEN_NAME)
+        token = token_of(tmp_path)
         for client in ("Open WebUI", "Continue", "llm", "openai-python", "ollama-python", "VS Code", "curl"):
             assert client in printed
         assert f"OPENAI_API_BASE_URL={ADDRESS}/v1\n  OPENAI_API_KEY={token}\n" in printed

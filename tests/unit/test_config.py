@@ -247,7 +247,7 @@ def test_a_reload_takes_over_what_a_running_daemon_can() -> None:
     before, after = load(), load({"missions.queue": 7, "console.enabled": "on", "upkeep_s": 60, "curate_growth": 3})
     now, applied, waiting = before.reloaded(after)
     assert (applied, sorted(waiting)) == (["missions.queue", "upkeep_s"], ["console.enabled", "curate_growth"])
-    assert (now.missions.queue, now.value("upkeep_s"), now.console.enabled, now.value("curate_growth")) == (7, 60, "off", 2.0)
+    assert (now.missions.queue, now.value("upkeep_s"), now.console.enabled, now.value("curate_growth")) == (7, 60, "auto", 2.0)
     assert now.reloaded(after)[1:] == ([], waiting)
 
 

@@ -19,6 +19,7 @@ from batos.config import former
 from batos.wire.client import Operating
 from batos.wire.folder_client import FolderWatching
 from batos.wire.hook_client import Hooking
+from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
 from batos.wire.schemas import OPS
 
@@ -187,7 +188,7 @@ def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> No
     from batos.wire import Client, SyncClient
 
     text = (ROOT / "docs" / "clients.md").read_text("utf-8")
-    parts = {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Hooking), **vars(FolderWatching)}
+    parts = {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Noticing), **vars(Hooking), **vars(FolderWatching)}
     methods = {name: method for name, method in parts.items() if not name.startswith("_")}
     assert len(methods) > 25
     for name, method in methods.items():

@@ -170,6 +170,24 @@ async def test_a_reading_tool_is_called_and_its_answer_cites_it(tmp_path: Path) 
     assert steps == ["called", "done"]
 
 
+@pytest.mark.parametrize(("silent", "native"), [(2, True), (100, False)])
+async def test_an_ollama_that_does_not_say_what_a_model_can_do_is_asked_again(tmp_path: Path, silent: int, native: bool) -> None:
+    place, looks = Place(), 0
+    place.more = (PAY,)
+
+    def uses_tools(model: str) -> bool | None:
+        nonlocal looks
+        looks += 1
+        return True if looks > silent else None
+
+    async with desk(tmp_path, place, inference=ToolModel([PAID])) as kernel:
+        terms = kernel.attempt_services.terms
+        give(kernel, terms=lambda: dataclasses.replace(terms(), uses_tools=uses_tools))
+        await allow(kernel, "desk.*")
+        await (await submit(kernel, "m1", "Sort it out")).end()
+    assert (names(place) == ["pay"]) is native
+
+
 async def test_the_settings_bound_rounds_and_what_prompts_show(tmp_path: Path) -> None:
     place, inference = Place(), FakeInference()
     async with desk(tmp_path / "none", place, **{"tools.rounds": 0}) as kernel:

@@ -14,12 +14,13 @@ _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transacti
 LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
-    "curate", "tools", "tools_resume", "tool_grants", "effects", "schedules", "hooks", "folders",
+    "curate", "tools", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "tool_add": {"name": "n", "kind": "web"},
+    "tool_describe": {"kind": "usage", "source": "wc"},
     "tool_test": {"name": "n"},
     "tool_accept": {"name": "n"},
     "tool_remove": {"name": "n"},
@@ -33,6 +34,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "hook_add": {"name": "n", "brief": "b"},
     **{op: {"name": "n"} for op in ("hook_pause", "hook_resume", "hook_remove", "hook_roll")},
     "hook_deliver": {"name": "n", "body": "e30="},
+    "notice_add": {"name": "n", "way": "hook", "place": "http://localhost/x"},
+    **{op: {"name": "n"} for op in ("notice_pause", "notice_resume", "notice_remove")},
+    "notice_test": {"name": "n", "id": "t"},
     "effect_settle": {"key": "0123", "how": "leave"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
@@ -301,6 +305,19 @@ def test_an_ingest_names_something() -> None:
 )
 def test_a_connection_names_what_it_reaches_on_the_daemons_machine(kind: str, place: str, named: tuple[str, ...]) -> None:
     assert parse({"op": "tool_add", "name": "n", "kind": kind, "place": place}).named == named
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"kind": "usage", "source": "'/opt/my tools/x' -v"}, ("/opt/my tools/x",)),
+        ({"kind": "usage", "source": "https://shop.example/docs"}, ("https://shop.example/docs",)),
+        ({"kind": "text", "source": "https://shop.example/docs"}, ()),
+        ({"kind": "text", "source": "/etc/passwd"}, ("/etc/passwd",)),
+    ],
+)
+def test_a_description_names_what_is_read_on_the_daemons_machine(given: dict[str, Any], named: tuple[str, ...]) -> None:
+    assert parse({"op": "tool_describe", **given}).named == named
 
 
 @pytest.mark.parametrize("narrowing", [{"uses": 1}, {"bytes": 1}, {"leaks": True}, {"system": True}])
