@@ -32,7 +32,7 @@ from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
 from batos.image import history, ledger, storage
 from batos.image.living_image import LivingImage
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
@@ -354,6 +354,8 @@ class Attempts:
         """Teach the router the brief of a mission that completed with another persona than the router would have
         chosen."""
         route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
+        if mission.origin in FROM_OTHERS:
+            return  # text of others teaches nothing
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}

@@ -49,6 +49,23 @@ from batos.wire.fields import (
     Target,
     Words,
 )
+from batos.wire.folder_schemas import (
+    FolderAddRequest,
+    FolderPauseRequest,
+    FolderRemoveRequest,
+    FolderResumeRequest,
+    FolderRunRequest,
+    FoldersRequest,
+)
+from batos.wire.hook_schemas import (
+    HookAddRequest,
+    HookDeliverRequest,
+    HookPauseRequest,
+    HookRemoveRequest,
+    HookResumeRequest,
+    HookRollRequest,
+    HooksRequest,
+)
 from batos.wire.notice_schemas import (
     NoticeAddRequest,
     NoticeLogRequest,
@@ -86,7 +103,9 @@ from batos.wire.tool_schemas import (
 
 __all__ = [
     "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
+    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
+    "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
+    "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
     "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
     "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
     "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
@@ -370,5 +389,8 @@ OPS: dict[str, type[Request]] = {
     "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,
     "schedule_run": ScheduleRunRequest, "notices": NoticesRequest, "notice_add": NoticeAddRequest, "notice_pause": NoticePauseRequest,
     "notice_resume": NoticeResumeRequest, "notice_remove": NoticeRemoveRequest, "notice_test": NoticeTestRequest,
-    "notice_log": NoticeLogRequest,
+    "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
+    "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
+    "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
+    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest,
 }  # fmt: skip
