@@ -44,7 +44,7 @@ def interfaces() -> list[tuple[str, str]]:
     services: dict[str, Any] = {**{name: MagicMock() for name in needed}, "settings": Settings()}
     routes = application(DoorServices(**services)).routes
     found = [one for one in routes if isinstance(one, Route)]
-    return [(method, one.path.replace("{", "").replace("}", "").replace(":path", "")) for one in found for method in one.methods or ()]
+    return [(method, one.path.replace("{", "").replace("}", "").replace(":path", "")) for one in found for method in sorted(one.methods or ())]
 
 
 PAGES = [*(("GET", path) for path in GET), *(("POST", path) for path in POST)]
