@@ -92,6 +92,15 @@ class ScheduleStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderStopped:
+    """The files of a folder become missions no more, because the last ones failed; that is durable."""
+
+    folder: str
+    """name of the trigger"""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeSent:
     """A message of notices was sent, or could not be; that is durable."""
 

@@ -88,7 +88,7 @@ class Kernel:
             on_recovered()
             facts = stages.StartedStages(live, doors, storage, models, upkeep, memory, tools, missions, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
-            await enter(stages.start_work(facts, transport.schedules, transport.notices))
+            await enter(stages.start_work(facts, transport))
             return cls(life.pop_all(), facts, transport, stop)
 
     # --- the running daemon

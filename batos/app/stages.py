@@ -22,6 +22,8 @@ import structlog
 import batos
 from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
 from batos.api.dispatcher import Dispatcher
+from batos.api.folders import FolderRequests
+from batos.api.hooks import HookRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
@@ -53,7 +55,7 @@ from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
-from batos.mind import description_writer, incarnation, memory_primitives, messages, psm, tool_messages
+from batos.mind import description_writer, incarnation, memory_primitives, messages, psm, tool_messages, tool_plans
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
@@ -65,6 +67,7 @@ from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
@@ -88,9 +91,12 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
     tool_messages.install,
+    tool_plans.install,
     description_writer.install,
     book.install,
     notice_channels.install,
+    hooks.install,
+    folders.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -461,6 +467,7 @@ class TransportStage:
     missions: MissionRequests
     personas: PersonaRequests
     schedules: Schedules
+    folders: FolderRequests
     notices: NoticeRequests
     listener: Listener | None
 
@@ -477,6 +484,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
+        watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
@@ -497,6 +505,8 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
                 schedules,
+                watched,
+                HookRequests(image, scheduler, mind.router, settings),
                 notices,
             ],
         )
@@ -512,14 +522,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, notices, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages, schedules: Schedules, notices: NoticeRequests) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -543,6 +553,7 @@ async def start_work(facts: StartedStages, schedules: Schedules, notices: Notice
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await life.enter_async_context(notices.running())
-        await life.enter_async_context(schedules.running())
+        await life.enter_async_context(transport.notices.running())
+        await life.enter_async_context(transport.schedules.running())
+        await life.enter_async_context(transport.folders.running())
         yield

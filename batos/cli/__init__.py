@@ -8,6 +8,8 @@
     daemon.py        run, doctor, config; run --supervise
     missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
     schedules.py     schedule
+    hooks.py         hooks
+    folders.py       folders
     notices.py       notices: where the user is told of missions
     mission_view.py  a mission as it is thought through, and its record as a page
     memory.py        ingest, search, memory

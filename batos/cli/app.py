@@ -37,6 +37,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "replay": "missions",
         "failures": "missions",
         "schedule": "schedules",
+        "hooks": "hooks",
+        "folders": "folders",
         "notices": "notices",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},

@@ -3,13 +3,16 @@
 A page wants the session of a browser, and no interface takes one, so that no page of another site can use what a browser holds. An
 interface wants the token. Chat clients send it in different ways: as an API key (`Authorization: Bearer`), as the password of the address
 (`http://batos:TOKEN@127.0.0.1:5758`), or, those that know neither, in the path (`http://127.0.0.1:5758/token/TOKEN`).
+
+Below `/hooks/` no token is asked for: each hook has a secret of its own, which is checked where its body is. There, and only there, names
+are valid, too, that the hook's user gave it: what a tunnel brings in carries the tunnel's name.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,6 +28,7 @@ from batos.console.connections import ConnectionSlot
 
 _REFUSED = "the token of this daemon is missing or wrong; `batos doors` prints it: send it as the API key (Authorization: Bearer TOKEN)"
 _IN_PATH = "/token/"
+_HOOKS = "/hooks/"
 _LONGEST = 1024  # characters of a header that is decoded
 
 HEADERS = {
@@ -38,6 +42,8 @@ HEADERS = {
 
 Refusal = Callable[[str, int, str], Response]
 """Makes the answer to a refused request of a path, with its status and the reason."""
+HookHosts = Callable[[str], Awaitable[Collection[str]]]
+"""Returns the names, in lower case, under which a tunnel or proxy may bring requests to a hook; none for one that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +115,12 @@ class FrontDoor:
 class DoorGuard:
     """An ASGI application in front of the interfaces."""
 
-    def __init__(self, app: ASGIApp, access: Access, refusal: Refusal, request_s: float) -> None:
+    def __init__(self, app: ASGIApp, access: Access, refusal: Refusal, request_s: float, hosts_of: HookHosts) -> None:
         """
         :param request_s: seconds in which a request with the token must have arrived.
         """
         self._app, self._access, self._refusal, self._request_s = app, access, refusal, request_s
+        self._hosts_of = hosts_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -122,7 +129,6 @@ class DoorGuard:
         place: ConnectionSlot = scope["state"]["place"]
         place.ask()
         headers, path = Headers(scope=scope), str(scope["path"])
-        given, path = _token_of(headers, path)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -131,6 +137,12 @@ class DoorGuard:
                     sent.setdefault(name, value)
             await send(message)
 
+        if path.startswith(_HOOKS):
+            place.stand()  # whoever calls has yet to prove that he may
+            status, why = await self._checked_for_hook(headers, path.removeprefix(_HOOKS))
+            await (self._refusal(path, status, why) if status else self._app)(scope, receive, send_with_headers)
+            return
+        given, path = _token_of(headers, path)
         status, why = self._checked(headers, given)
         if not status and not place.sit("client"):
             status, why = 503, "too many connections at once; end some, or try again in a moment"
@@ -150,6 +162,14 @@ class DoorGuard:
         if not status and not self._access.is_token(given):
             return 401, _REFUSED
         return status, why
+
+    async def _checked_for_hook(self, headers: Headers, name: str) -> tuple[int, str]:
+        """Return the same for a request to a hook, which may come under the names that the hook has."""
+        asked = headers.get("host", "").lower()
+        if asked not in self._access.hosts and {asked, asked.rpartition(":")[0]} & set(await self._hosts_of(name)):
+            return self._access.foreignness(headers, {asked}, links=False)
+        status, why = self._access.foreignness(headers, links=False)
+        return status, why + (" If a tunnel brings this in, add the hook with --host and the tunnel's name." if status == 421 else "")
 
 
 def _first(path: str) -> str:

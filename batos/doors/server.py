@@ -7,6 +7,7 @@ the console's pages when the first of them is asked for.
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -153,6 +154,7 @@ class Doors:
                 return self._pages
         from batos.doors.access import DoorGuard, DoorLimits, FrontDoor
         from batos.doors.app import application
+        from batos.doors.hooks import hosts_of
         from batos.doors.missions import TurnMissions
         from batos.doors.routes import DoorServices, refusal
         from batos.doors.turn_log import TurnLog
@@ -163,7 +165,7 @@ class Doors:
         services.at_stop.extend((*self._at_stop, services.missions.stop))
         app = application(services)
         self._at_stop = services.at_stop
-        guarded = DoorGuard(app, self._access, refusal, limits.request_s)
+        guarded = DoorGuard(app, self._access, refusal, limits.request_s, functools.partial(hosts_of, asker))
         return guarded if self._pages is None else FrontDoor(guarded, self._pages, app.routes, self._access.cookie_name)
 
     async def stop(self) -> None:

@@ -33,6 +33,13 @@ SYSTEM = (
 )
 COMPACT_SYSTEM = "Write one Python method."
 """System prompt of an expert for methods: its training holds the rest."""
+_SEALED = (
+    "It is a plan: all calls stand in it before any tool has answered. Numbers, truth values, enumerations and dates that a tool answers "
+    "are plain. Any other text is sealed: do not compare, cut, format or join it. Read it by text.number_in_('words before it'), "
+    "text.one_of_(['a', 'b']), text.lines_() or text.read_(json_schema), hand it to self.think_('what to do with it', text), give it whole "
+    "to a tool as its text, body or message, or return it. Addresses and paths are written out. What acts in a loop is bounded by a "
+    "literal: for item in items[:10]. Return what the request asks for."
+)
 VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
 """Indexes of the handbook's methods, nearest first, in the prompt of an expert: at first the three nearest, in further draws others or
 none. Other methods change the draft more than another random seed does.
@@ -42,6 +49,7 @@ TOLD = 0.9
 _VALUE = 80  # greatest number of characters of a value in a prompt
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
+_COMPACT_DOUBT = 300  # greatest number of characters of a doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,8 @@ class WantedMethod(NamedTuple):
     :ivar intent: the purpose in words; "" where the selector alone tells it.
     :ivar tools: tools that the method may use, the weightiest first, one text each.
     :ivar rules: what holds for all of them.
+    :ivar sealed: True for a plan, to which free texts of tools are sealed.
+    :ivar doubts: reasons why the version before is written anew.
     """
 
     obj: UvmObject
@@ -95,6 +105,8 @@ class WantedMethod(NamedTuple):
     examples: Sequence[Example] = ()
     tools: Sequence[str] = ()
     rules: str = ""
+    sealed: bool = False
+    doubts: Sequence[str] = ()
 
 
 def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
@@ -103,7 +115,7 @@ def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
 
     :param lessons: reasons of earlier refusals.
     """
-    obj, selector, args, kwargs, intent, examples, tools, rules = wanted
+    obj, selector, args, kwargs, intent, examples, tools, rules, sealed, _ = wanted
     head = [f"Object: {_title(obj)}", *_slots(obj)] if not _kept_as(obj) else [f"Object: {obj.name}, a connection to a place outside"]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
@@ -115,7 +127,7 @@ def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
     for part in optional:
         if len(text) + len(part) + 1 <= chars:
             text += f"\n{part}"
-    return "\n".join((text[:chars], *([rules, *tools] if tools else ())))
+    return "\n".join((text[:chars], *([rules, *tools] if tools else ()), *([_SEALED] if sealed else ())))
 
 
 def compact(
@@ -136,7 +148,7 @@ def compact(
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
-    obj, selector, args, kwargs, intent, examples, tools, _ = wanted
+    obj, selector, args, kwargs, intent, examples, tools, _, _, doubts = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
@@ -147,6 +159,7 @@ def compact(
     if sends:
         lines.append(f"sends: {', '.join(sends)}")
     lines += tools
+    lines += [f"but {reason[:_COMPACT_DOUBT]}" for reason in doubts[:1]]
     if args or kwargs:
         lines.append(f"called with {_call(args, kwargs)}")
     for one in examples[:_COMPACT_EXAMPLES]:

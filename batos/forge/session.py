@@ -39,6 +39,7 @@ class SynthesisSession:
     :ivar taught: examples of the message.
     :ivar tools: True if the method may use tools.
     :ivar readings: what the connection that the method is for answers now, where an expert writes it.
+    :ivar sealed: True if it is a plan's: free texts that tools answer it are sealed.
     :ivar prompts: requests that a model may be asked, the first one first.
     :ivar prompt: the request that the current draft answers; "" where no model wrote it.
     :ivar candidates: sources that passed all trials.
@@ -54,6 +55,7 @@ class SynthesisSession:
     taught: tuple[Example, ...] = ()
     tools: bool = False
     readings: tuple[ToolReading, ...] = ()
+    sealed: bool = False
     prompts: tuple[str, ...] = ()
     prompt: str = ""
     candidates: tuple[MethodCandidate, ...] = ()

@@ -6,11 +6,11 @@ and the shape of their answers. Of the others there is a line, as far as there i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from batos.image.effects import READS
+from batos.mind.tool_catalogue import catalogue_of
 from batos.mind.tool_choice import ToolOffer, offered
 from batos.tools import doubles
 from batos.tools.definitions import ToolDefinition, identifier
@@ -24,6 +24,7 @@ _ACTING = (
     "One marked `acts` changes something outside: in a loop it is called only where a literal bounds the rounds, as in "
     "`for one in found[:50]` or `for _ in range(20)`; never in a while loop or in an inner function."
 )
+_PLAN_CHARS = 240
 _ARGUMENTS = 12  # greatest number of arguments of which also the optional ones are shown
 RANKED = 64
 """Greatest number of operations in a prompt."""
@@ -36,15 +37,27 @@ def head(tools: Iterable[ToolDefinition]) -> str:
 
 
 def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
-    """Return tools as the prompt of an object's method shows them: those that share most words with its purpose.
+    """Return tools as the prompt of an object's method shows them: those that a catalogue finds for its purpose.
 
     :param offers: tools with their names `CONNECTION.TOOL`.
     """
-    asked = _words(purpose)
-    shared = {name: len(asked & _words(f"{name} {tool.description}")) for name, tool in offers}
-    best = sorted(offers, key=lambda offer: -shared[offer[0]])[:most]
+    best = [offers[at] for at in _by_catalogue(offers, purpose, most)]
     shown = [(name.partition(".")[0], replace(tool, name=identifier(tool.name)), _mark(tool)) for name, tool in best]
     return tuple(f"self.tools.{identifier(connection)}.{tool.line()}{mark}" for connection, tool, mark in shown)
+
+
+def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
+    """Return tools as the prompt of a plan shows them: with the types of the arguments, and the shape of the answer where it is known.
+    They are those that a catalogue offers for the purpose by words.
+
+    :param offers: tools with their names `CONNECTION.TOOL`.
+    """
+    best = [(offers[at][0].partition(".")[0], offers[at][1]) for at in _by_catalogue(offers, purpose, most)]
+    return tuple(_called(name, tool) + _answer(tool, _PLAN_CHARS) + _mark(tool) + _purpose(tool) for name, tool in best)
+
+
+def _by_catalogue(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> list[int]:
+    return catalogue_of([tool for _, tool in offers]).by_words(purpose, most)
 
 
 async def ranked(connection: str, tools: Sequence[ToolDefinition], purpose: str, most: int) -> list[ToolDefinition]:
@@ -123,7 +136,3 @@ def _answer(tool: ToolDefinition, chars: int) -> str:
 def _cut(text: str, chars: int) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= chars else plain[: chars - 1].rstrip() + "…"
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in re.split(r"[\W_]+", text.lower()) if len(word) > 2}

@@ -35,6 +35,8 @@ class Case(NamedTuple):
     expected: Example | None = None
     slots: tuple[tuple[str, Any], ...] = ()
     """Slots that the receiver has before the call, if the example does not give them."""
+    exchanges: Mapping[tuple[str, str], Sequence[Any]] | None = None
+    """Answers to the calls of a recorded mission, by tool and arguments: nothing else is called or known then."""
 
 
 class Outcome(NamedTuple):
@@ -95,7 +97,7 @@ async def run(
         sandbox = await methods.sandbox()
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts) as entered:
-                entered.trial.recorded = answers
+                entered.trial.recorded, entered.trial.exchanges = answers, case.exchanges
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
             return Outcome(case, "")

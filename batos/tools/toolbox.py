@@ -20,7 +20,7 @@ from batos.config import nearest, shown
 from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
-from batos.tools import connections
+from batos.tools import connections, known_places
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import (
     ConnectionSpec,
@@ -115,9 +115,11 @@ class Toolbox:
             return ToolCall(**{**_fields(call), "look": lambda: self._looked(connection, connector, tool, arguments)})
         return call
 
-    async def add(self, spec: ConnectionSpec) -> PinnedConnection:
+    async def add(self, spec: ConnectionSpec, *, sought_by: str = "", again: bool = False) -> PinnedConnection:
         """Add a connection: ask its place for its tools, and pin them.
 
+        :param sought_by: mission whose message wants it; empty: its user adds it by hand.
+        :param again: put back the removed connection of that name, as it was.
         :raises InvalidInput: if it is not valid, or its name is taken.
         :raises ToolFailed, EgressFailed, EgressRefused: if the place cannot be reached; nothing was added.
         """
@@ -127,10 +129,15 @@ class Toolbox:
         try:
             tools = await self._offered(spec, connector)
             _check_chosen(spec, tools)
-            await self._image.system(connections.add, spec, tools, mission="operator")
+            if again:
+                await self._image.system(known_places.put_back, spec.name, tools, sought_by, mission=sought_by)
+            elif sought_by:
+                await self._image.system(known_places.add_sought, spec, tools, sought_by, mission=sought_by)
+            else:
+                await self._image.system(connections.add, spec, tools, mission="operator")
         finally:
             await _closed(connector)
-        log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools))
+        log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools), mission=sought_by)
         return self.connections()[spec.name]._replace(notes=_notes(connector))
 
     async def test(self, name: str) -> PinnedConnection:

@@ -629,6 +629,20 @@ class Client(Operating):
         """
         return await self._ask("tool_remove", name=name)
 
+    async def tool_offer(
+        self, name: str, line: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """List a place (as for `tool_add`), with a line on what it does: it is proposed where such a connection is wanted and not there."""
+        return await self._ask("tool_offer", name=name, line=line, kind=kind, place=place, options=dict(options or {}) or None)
+
+    async def tool_offers(self) -> dict[str, Any]:
+        """Return the places that may be proposed: listed, removed, and those that come with BAT OS."""
+        return await self._ask("tool_offers")
+
+    async def tool_withdraw(self, name: str) -> dict[str, Any]:
+        """Take a place off the list; a connection that was removed is not proposed any more either. Return the list."""
+        return await self._ask("tool_withdraw", name=name)
+
     async def tools_resume(self) -> dict[str, Any]:
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return await self._ask("tools_resume")

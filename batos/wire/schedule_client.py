@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Literal, TypedDict, Unpack
 
-from batos.wire.connection import Connection
+from batos.wire.hook_client import Hooking
 
 
 class ScheduleTerms(TypedDict, total=False):
@@ -24,7 +24,7 @@ class ScheduleTerms(TypedDict, total=False):
     """treatment of a time that comes while the last run has not ended: a run all the same (default), or none"""
 
 
-class Scheduling(Connection):
+class Scheduling(Hooking):
     """Part of `batos.wire.client.Client` for schedules."""
 
     async def schedules(self, name: str | None = None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py, schedule_client.py and notice_client.py: change those, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py and the others that end in _client.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
+from batos.wire.folder_client import FolderTerms
+from batos.wire.hook_client import HookTerms
 from batos.wire.notice_client import TEST_S, NoticeTerms
 from batos.wire.schedule_client import ScheduleTerms
 from batos.wire.sync_connection import SyncConnection
@@ -443,6 +445,18 @@ class SyncClient(SyncConnection):
         """
         return self._run(self._client.tool_remove(name))
 
+    def tool_offer(self, name: str, line: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """List a place (as for `tool_add`), with a line on what it does: it is proposed where such a connection is wanted and not there."""
+        return self._run(self._client.tool_offer(name, line, kind, place, options))
+
+    def tool_offers(self) -> dict[str, Any]:
+        """Return the places that may be proposed: listed, removed, and those that come with BAT OS."""
+        return self._run(self._client.tool_offers())
+
+    def tool_withdraw(self, name: str) -> dict[str, Any]:
+        """Take a place off the list; a connection that was removed is not proposed any more either. Return the list."""
+        return self._run(self._client.tool_withdraw(name))
+
     def tools_resume(self) -> dict[str, Any]:
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""
         return self._run(self._client.tools_resume())
@@ -601,3 +615,76 @@ class SyncClient(SyncConnection):
     def notice_log(self, name: str | None = None, *, limit: int | None = None) -> dict[str, Any]:
         """Return the last messages, of one channel or of all, the newest first, with what became of them."""
         return self._run(self._client.notice_log(name, limit=limit))
+
+    def hooks(self, name: str | None = None) -> dict[str, Any]:
+        """Return the hooks by name, each with its last mission; with a name, all of that one. No reply has a secret."""
+        return self._run(self._client.hooks(name))
+
+    def hook_add(self, name: str, brief: str, **terms: Unpack[HookTerms]) -> dict[str, Any]:
+        """Add a hook; return it with its `secret`. One that says the same is returned as it is.
+
+        :param brief: brief of each mission; `{issue.title}` stands for that field of the body, `{body}` for all of it.
+        :param terms: persona, depth, priority, rate, hosts, when (`HookTerms`).
+        :raises InvalidInput: if the name is taken, or a term is not valid.
+        """
+        return self._run(self._client.hook_add(name, brief, **terms))
+
+    def hook_pause(self, name: str) -> dict[str, Any]:
+        """Refuse deliveries of a hook until `hook_resume`, also across restarts. Return it."""
+        return self._run(self._client.hook_pause(name))
+
+    def hook_resume(self, name: str) -> dict[str, Any]:
+        """Take deliveries of a hook again. Return it."""
+        return self._run(self._client.hook_resume(name))
+
+    def hook_remove(self, name: str) -> dict[str, Any]:
+        """Remove a hook and its secret; return those that are left. Its missions stay."""
+        return self._run(self._client.hook_remove(name))
+
+    def hook_roll(self, name: str) -> dict[str, Any]:
+        """Give a hook another `secret`, and return it with that; the one before does not count any more."""
+        return self._run(self._client.hook_roll(name))
+
+    def hook_deliver(
+        self, name: str, body: bytes, *, kind: str = "", headers: Mapping[str, str] | None = None, token: str = ""
+    ) -> dict[str, Any]:
+        """Deliver to a hook as a request over HTTP does; return the mission's `id`, or `why` it became none.
+
+        :param kind: content type of the body; JSON unless it says a form or text.
+        :param headers: headers that prove or name the delivery, by lower-case names.
+        :param token: the hook's secret, where no header proves the delivery.
+        :raises HookRefused: if nothing proves that it knows the secret.
+        """
+        return self._run(self._client.hook_deliver(name, body, kind=kind, headers=headers, token=token))
+
+    def folders(self, name: str | None = None) -> dict[str, Any]:
+        """Return the watched folders with missions by name, each with its last mission; with a name, all of that one."""
+        return self._run(self._client.folders(name))
+
+    def folder_add(self, folder: str, brief: str, **terms: Unpack[FolderTerms]) -> dict[str, Any]:
+        """Have each new or changed file of a folder become a mission. `present` is the number of files that are there already.
+
+        :param folder: absolute path on the daemon's machine; the memory watches it from then on.
+        :param brief: brief of each mission; `{path}`, `{name}`, `{folder}` and `{text}` stand for those of the file. Without `{text}` its
+            text stands below the brief.
+        :param terms: name, exclude, existing, persona, depth, priority, stop_after (`FolderTerms`).
+        :raises Unreadable: if it is not a folder that can be read.
+        :raises InvalidInput: if the name is taken, or a term is not valid.
+        """
+        return self._run(self._client.folder_add(folder, brief, **terms))
+
+    def folder_pause(self, name: str) -> dict[str, Any]:
+        """Make no missions of a folder's files until `folder_resume`, also across restarts. Return it."""
+        return self._run(self._client.folder_pause(name))
+
+    def folder_resume(self, name: str) -> dict[str, Any]:
+        """Go on with a folder's files, those that came meanwhile too. Return it."""
+        return self._run(self._client.folder_resume(name))
+
+    def folder_remove(self, name: str) -> dict[str, Any]:
+        """Make no missions of a folder's files any more; return those that are left. Its missions stay, and the memory watches it."""
+        return self._run(self._client.folder_remove(name))
+
+    def folder_run(self, name: str) -> dict[str, Any]:
+        """Make missions of the files that are there and became none; `reopened` is their number."""
+        return self._run(self._client.folder_run(name))

@@ -102,6 +102,31 @@ class ToolRemoveRequest(Request):
     name: ConnectionName
 
 
+class ToolOfferRequest(Request):
+    """A place that may be proposed where a message wants a connection that is not there. Nothing is asked or started."""
+
+    op: Literal["tool_offer"]
+    name: ConnectionName
+    line: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    kind: ConnectionKind
+    place: Annotated[str, StringConstraints(max_length=PLACE_CHARS)] = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ToolOffersRequest(Request):
+    """The places that may be proposed."""
+
+    least_role: ClassVar[Role] = "read"
+    op: Literal["tool_offers"]
+
+
+class ToolWithdrawRequest(Request):
+    """Take a place off the list of those that may be proposed."""
+
+    op: Literal["tool_withdraw"]
+    name: ConnectionName
+
+
 class ToolsResumeRequest(Request):
     """Let an image act that was copied, restored or replaced. What it had not ended asks its user from then on."""
 

@@ -44,7 +44,8 @@ def interfaces() -> list[tuple[str, str]]:
     services: dict[str, Any] = {**{name: MagicMock() for name in needed}, "settings": Settings()}
     routes = application(DoorServices(**services)).routes
     found = [one for one in routes if isinstance(one, Route)]
-    return [(method, one.path.replace("{", "").replace("}", "").replace(":path", "")) for one in found for method in one.methods or ()]
+    paths = [(one.path.replace("{", "").replace("}", "").replace(":path", ""), one.methods or ()) for one in found]
+    return [(method, path) for path, methods in paths for method in sorted(methods)]
 
 
 PAGES = [*(("GET", path) for path in GET), *(("POST", path) for path in POST)]

@@ -1,84 +1,65 @@
-"""A shop in memory as a connection, and messages and lessons to it."""
+"""A small shop on loopback with an OpenAPI document, that the project has not seen."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from batos.app.kernel import Kernel
-from batos.forge import lessons
-from batos.image.history import oid_of
-from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
-from tests.support.missions import Listened, submit
-
-TEA: dict[str, Any] = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
+from tests.support.http_world import QuietHandler
 
 
-def answered(body: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": {"type": "string"}}}
+def json_of(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
 
 
-def taking(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-LIST = ToolDefinition(
-    name="listTeas", kind="reads", description="List the teas of the shop.", result=answered({"type": "array", "items": TEA}), outward=False
-)
-ORDER = ToolDefinition(
-    name="order",
-    description="Order a tea.",
-    parameters=taking(sku={"type": "string"}),
-    result=answered({"type": "object", "properties": {"id": {"type": "integer"}, "sku": {"type": "string"}}}),
-)
-
-
-class Shop:
-    """A connector whose place is in memory."""
+class TeaShop:
+    """A shop on loopback with a document, which notes what it is asked, and does something else when that comes."""
 
     def __init__(self) -> None:
-        self.sent = list[tuple[str, Mapping[str, Any]]]()
-        self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}]
-        self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
-        self.fault: Exception | None = None
-        self.refuse: Exception | None = None
-        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+        self.orders: list[dict[str, Any]] = []
+        self.lists = 0
+        self.on_list: Callable[[], None] | None = None
+        self.on_order: Callable[[], None] | None = None
+        self.on_document: Callable[[], None] | None = None
+        self.documents = 0
+        self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4}]
+        shop = self
 
-    async def tools(self) -> Sequence[ToolDefinition]:
-        return self.offered
+        class Handler(QuietHandler):
+            def do_GET(self) -> None:
+                if self.path == "/openapi.json":
+                    shop.documents += 1
+                    if (then := shop.on_document) is not None:
+                        shop.on_document = None
+                        return then()
+                    return self.answer(200, shop.document())
+                shop.lists += 1
+                if (then := shop.on_list) is not None:
+                    shop.on_list = None
+                    return then()  # nobody hears an answer
+                return self.answer(200, shop.teas)
 
-    async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
-        async def send(delivery: Delivery) -> Any:
-            self.sent.append((tool.name, arguments))
-            if tool.name == "order" and self.meanwhile is not None:
-                await self.meanwhile()
-            if self.fault is not None:
-                raise self.fault
-            if tool.name == "order" and self.refuse is not None:
-                raise self.refuse
-            body = self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments["sku"]}
-            return {"status": 200, "body": body, "url": "https://shop.example"}
+            def do_POST(self) -> None:
+                shop.orders.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                if (then := shop.on_order) is not None:
+                    shop.on_order = None
+                    return then()
+                return self.answer(201, {"id": len(shop.orders)})
 
-        return ToolCall(connection="shop", tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}")
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self.server.server_port}"
 
-    async def close(self) -> None:
-        pass
-
-
-async def begun(kernel: Kernel, id: str, selector: str, *args: Any) -> Listened:
-    wire = json.dumps({"target": "tools.shop", "selector": selector, "args": list(args), "kwargs": {}})
-    return await submit(kernel, id, f"send {selector}", message=wire)
-
-
-async def told(kernel: Kernel, id: str, selector: str, *args: Any) -> dict[str, Any]:
-    return await (await begun(kernel, id, selector, *args)).end()
-
-
-async def lesson(kernel: Kernel, id: str, selector: str, *examples: dict[str, Any], intent: str = "") -> dict[str, Any]:
-    pupil = kernel.image.read(lambda root: oid_of(root["lobby"].tools.shop))
-    taught = lessons.Lesson(id, pupil, selector, list(examples), intent, False)
-    wire = json.dumps({"target": "tools.shop", "selector": "learn_", "args": [selector], "kwargs": {}})
-    heard = Listened(kernel, id)
-    await kernel.scheduler.submit(id, "teach", {"message": wire, **taught.options()}, lambda root: lessons.begin(root, taught, 16))
-    return await heard.end()
+    def document(self) -> dict[str, Any]:
+        tea = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
+        order = {
+            "type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}, "count": {"type": "integer", "minimum": 1}}
+        }  # fmt: skip
+        made = {"type": "object", "properties": {"id": {"type": "integer"}}}
+        listed = {"operationId": "listTeas", "responses": {"200": json_of({"type": "array", "items": tea})}}
+        ordered = {"operationId": "order", "requestBody": {"required": True, **json_of(order)}, "responses": {"201": json_of(made)}}
+        return {
+            "openapi": "3.1.0", "info": {"title": "tea", "version": "1"}, "servers": [{"url": self.origin}],
+            "paths": {"/teas": {"get": listed}, "/orders": {"post": ordered}},
+        }  # fmt: skip

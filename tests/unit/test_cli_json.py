@@ -73,6 +73,10 @@ def answer(request: Request) -> Any:
             return {"type": "tool_grants", "grants": []}
         case "schedules":
             return {"type": "schedules", "schedules": []}
+        case "hooks":
+            return {"type": "hooks", "hooks": []}
+        case "folders":
+            return {"type": "folders", "folders": []}
         case "info":
             return {"type": "info", "console": "http://127.0.0.1:1", "data": "data", "personas": []}
         case op:

@@ -256,6 +256,26 @@ def test_secrets_are_kept_without_a_daemon(tmp_path: Path, monkeypatch: pytest.M
     assert main(["secrets", "list", "SHOP", "--data", str(tmp_path)]) == 2
 
 
+BRAVE = {"name": "brave", "line": "searches", "kind": "web", "place": "", "options": {}, "origin": "listed"}
+OFFERS = {"type": "tool_offers", "offers": [BRAVE]}
+
+
+def test_a_place_is_listed_with_a_line_and_taken_off_the_list() -> None:
+    code, [asked] = batos({"tool_offer": OFFERS}, "tools", "offer", "brave", "--web", "--line", "searches")
+    assert (code, asked.name, asked.line, asked.kind) == (0, "brave", "searches", "web")
+    assert batos({"tool_offers": OFFERS}, "tools", "offers")[0] == 0
+    code, [asked] = batos({"tool_withdraw": OFFERS}, "tools", "withdraw", "brave")
+    assert (code, asked.name) == (0, "brave")
+
+
+@pytest.mark.parametrize(
+    "words", ["offer brave --web", "add brave --web --line searches", "offers brave", "withdraw", "offer brave --line searches"]
+)
+def test_words_that_list_no_place_are_refused(words: str) -> None:
+    code, asked = batos({}, "tools", *words.split())
+    assert (code, asked) == (2, [])
+
+
 # --- operations that a form describes
 
 

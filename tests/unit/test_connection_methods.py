@@ -12,17 +12,18 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, ToolFailed
-from batos.forge import operation_pins, versions
+from batos.forge import operation_pins, tool_mends, versions
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
 from batos.image.grants import GrantRecord
 from batos.tools import doubles
-from batos.tools.definitions import ToolDefinition
+from batos.tools.connections import PinnedConnection
+from batos.tools.definitions import ConnectionSpec, ToolDefinition
 from batos.tools.schema_changes import why_unfit
 from batos.tools.toolbox import check_arguments
 from tests.support.methods import writing
 from tests.support.missions import WAIT_S, FakeInference
-from tests.support.tea_shop import LIST, ORDER, TEA, Shop, answered, begun, lesson, taking, told
+from tests.support.tea_connection import LIST, ORDER, TEA, Shop, answered, begun, lesson, taking, told
 from tests.support.tool_missions import allow, connected
 
 CHEAPEST = "def cheapest_tea_(self):\n    return min(self.tools.shop.listTeas()['body'], key=lambda tea: tea['price'])['sku']\n"
@@ -409,3 +410,38 @@ def recorded(kernel: Kernel) -> dict[str, Any]:
         return operation_pins.recorded_answers(root, held, held._slots["buy_cheapest_"], 0.0)
 
     return kernel.image.read(read)
+
+
+@pytest.mark.parametrize(
+    ("draft", "mended"),
+    [
+        ("self.tools.shop.listTeas.get('body')", "self.tools.shop.listTeas().get('body')"),
+        ("[tea for tea in self.tools.shop.list_teas]", "[tea for tea in self.tools.shop.listTeas()]"),
+        ("self.tools.shop.get('listTeas')['body']", "self.tools.shop.listTeas()['body']"),
+        ("len(self.tools.shop['listTeas'])", "len(self.tools.shop.listTeas())"),
+        (
+            "'größer', self.tools.shop.listTeas, self.tools.shop.listTeas",
+            "'größer', self.tools.shop.listTeas(), self.tools.shop.listTeas()",
+        ),
+        ("self.tools.shop.order", "self.tools.shop.order"),
+        ("self.tools.shop.listTeas()['body']", "self.tools.shop.listTeas()['body']"),
+        ("self.tools.shop.burn", "self.tools.shop.burn"),
+        ("self.shop.listTeas", "self.shop.listTeas"),
+        ("(", "("),
+    ],
+)
+def test_a_tool_that_is_used_as_a_value_is_called_where_it_needs_no_argument(draft: str, mended: str) -> None:
+    there = {"shop": PinnedConnection(ConnectionSpec("shop", "http", "https://shop.example"), (LIST, ORDER))}
+    head = "def m_(self):\n    return "
+    source, notes = tool_mends.with_calls(head + draft, there)
+    assert source == head + mended
+    assert bool(notes) is (draft != mended)
+
+
+async def test_a_draft_that_lacks_a_call_is_mended_and_says_so(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    asked = writing(inference, CHEAPEST.replace("listTeas()", "listTeas"))
+    ended = await lesson(kernel, "t1", "cheapest_tea_", {"args": [], "result": "assam"}, intent="the sku of the cheapest tea")
+    assert ended["state"] == "COMPLETE", ended
+    assert len(asked) == 1
+    came = kernel.image.read(lambda root: dict(root["lobby"].tools.shop._slots["cheapest_tea_"].provenance))
+    assert tool_mends.NOTE in came["repairs"]

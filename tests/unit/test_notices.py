@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from batos.bus import ScheduleStopped
+from batos.console.api_client import Asker
 from batos.errors import BatosError, InvalidInput
 from batos.image import effects, ledger, notice_channels, notices
 from batos.image.effects import DONE, FAILED, IN_DOUBT, EffectRecord
@@ -26,6 +27,7 @@ from batos.notices.transports import parted_place, transport_of
 from batos.schedules import book
 from batos.tools.definitions import ConnectorServices
 from batos.tools.effects import HOW
+from tests.support.console import seated, served
 from tests.support.notices import SOON, opened, world
 
 
@@ -440,6 +442,24 @@ async def test_a_secret_of_a_hook_is_put_in_when_it_is_sent_and_shown_nowhere(tm
             assert "403" in why
             assert "B0123456789" not in why
             assert "token" not in why
+
+
+async def test_the_link_of_a_question_leads_to_the_page_that_answers_it(tmp_path: Path) -> None:
+    with world() as there:
+        async with served(tmp_path, limits=(NoticeLimits(gather_s=0.0, look_s=0.05),)) as kernel, seated(kernel) as seat:
+            asker = Asker(kernel.transport.dispatcher, kernel.settings)
+            await asker.ask("notice_add", name="desk", way="hook", place=there.url, on=["question"])
+            id = await seat.gave("Choose a restaurant", may_ask="yes")
+            async with asyncio.timeout(30):
+                while not there.heard:
+                    await asyncio.sleep(0.01)
+            (told,) = there.heard
+            assert told["mission"] == id
+            assert told["link"].startswith(str(seat.client.base_url).rstrip("/"))
+            page = await seat.see(told["link"])
+            assert "what of question_to_the_user" in page
+            assert "what of question_to_the_user" in told["text"]
+            assert 'action="/answer"' in page
 
 
 async def test_channels_are_checked_bounded_and_found_again(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ EXAMPLES = [
 
 
 ACTING = (
-    "tool_add", "tool_describe", "tool_test", "tool_accept", "tool_remove", "tools_resume", "tool_grant", "tool_ungrant", "effect_settle",
+    "tool_add", "tool_describe", "tool_test", "tool_accept", "tool_remove", "tool_offer", "tool_withdraw", "tools_resume", "tool_grant",
+    "tool_ungrant", "effect_settle",
 )  # fmt: skip
 
 

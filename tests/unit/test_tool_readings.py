@@ -15,7 +15,7 @@ from batos.image import grants as image_grants
 from batos.image import model_registry
 from batos.image.grants import GrantRecord
 from tests.support.missions import FakeInference
-from tests.support.tea_shop import Shop, lesson, told
+from tests.support.tea_connection import Shop, lesson, told
 from tests.support.tool_missions import allow, connected
 
 CHEAPEST = "def cheapest_tea_(self):\n    return min(self.teas, key=lambda tea: tea['price'])['sku']\n"
