@@ -43,7 +43,8 @@ class NoticeOptions(OptionGroup):
     on: Annotated[str | None, typer.Option("--on", metavar="FACTS", help="What it tells: all, or some of " + ",".join(FACTS) + ".")] = None
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Only of missions of this persona.")] = None
     origin: Annotated[
-        str | None, typer.Option("--from", metavar="ORIGIN", help="Only of missions of this origin: client, console, schedule.")
+        str | None,
+        typer.Option("--from", metavar="ORIGIN", help="Only of missions of this origin: client, console, schedule, hook, folder."),
     ] = None
     quiet: Annotated[
         str | None, typer.Option("--quiet", metavar="HOURS", help="Hours in which it keeps quiet: 22:00-7:00. What comes is told after.")

@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from batos.bus import EventBus, MissionEnded, NoticeSent, ScheduleStopped, StateEntered
+from batos.bus import EventBus, FolderStopped, MissionEnded, NoticeSent, ScheduleStopped, StateEntered
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed
 from batos.image import notice_channels, notices
@@ -99,6 +99,7 @@ class Courier:
         parts.bus.subscribe(MissionEnded, self._ended)
         parts.bus.subscribe(StateEntered, self._entered)
         parts.bus.subscribe(ScheduleStopped, lambda stopped: self.stir())
+        parts.bus.subscribe(FolderStopped, lambda stopped: self.stir())
 
     async def run(self) -> None:
         """Send what waits, and what comes."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ from BTrees.OOBTree import OOBTree
 
 from batos.config import nearest
 from batos.errors import InvalidInput
-from batos.image import ledger
+from batos.image import ledger, notices
+from batos.image.notice_channels import SCHEDULE
+from batos.image.notices import Notice
 from batos.memory.store import Library, library_of
 from batos.objects import Root, UvmObject
 from batos.triggers.register import RUNS_KEPT, MissionTerms, Register, TriggeredRun, check_terms, note_run, outcome, runs_of, terms_of
@@ -231,6 +234,9 @@ def pause(root: Root, name: str, why: str = "") -> KeptFolder:
     one = FOLDERS.held(root, name)
     if not one.paused:
         one._slots["paused"], one._slots["why"] = True, why
+        if why:
+            persona = terms_of(one).persona
+            notices.note(root, Notice(SCHEDULE, name, time.time(), f"Stopped: missions of the folder {name}", why), ORIGIN, persona)
     return _described(name, one)
 
 

@@ -214,10 +214,13 @@ async def test_failures_in_a_row_stop_it_and_what_came_waits(tmp_path: Path) -> 
     async with inbox(tmp_path, inference, open=1) as box:
         stopped: list[FolderStopped] = []
         box.kernel.bus.subscribe(FolderStopped, stopped.append)
+        await box.asker.ask("notice_add", name="desk", way="program", place="/bin/true", on=["schedule"])
+        await box.asker.ask("notice_pause", name="desk")
         await box.add(stop_after=2)
         box.write(a="The letter a.\n", b="The letter b.\n", c="The letter c.\n")
         await box.until(lambda: stopped)
         assert (len(box.missions()), stopped[0].folder) == (2, "inbox")
+        assert (await box.asker.ask("notices"))["channels"][0]["waiting"] == 1  # its user is told
         shown = await box.ask("folders", name="inbox")
         assert (shown["paused"], "its last 2 missions failed" in shown["why"], shown["failures"]) == (True, True, 2)
         inference.fail_when = lambda request: None

@@ -48,6 +48,7 @@ FIELDS = {
     "memory": {"documents", "chunks", "sections", "entities", "archives", "waiting", "refused", "followed", "embedder"},
     "search": {"question", "hits", "by_vectors", "why", "took_ms"},
     "tools": {"connections", "tied", "in_doubt"},
+    "tool_offers": {"offers"},
     "tool_description": {"kind", "by", "form", "text", "notes"},
     "tool_grants": {"grants"},
     "effects": {"effects"},
