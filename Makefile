@@ -1,14 +1,16 @@
 # install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
-# mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suite: PyPI, and npm where the machine has it
+# mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suites: PyPI, and npm where the machine has it
 # chat-clients  openai-python, ollama-python, llm, LiteLLM, openai and the AI SDK of Node: what the tests let speak with the doors (430 MB)
-# mcp-conformance  the protocol's own conformance suite for clients, two minutes
+# mcp-conformance  the protocol's own conformance suites, for clients and for servers, three minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
 # answers  how missions answer beside the same model asked directly: 160 tasks
+# composites  how often a message that is none of an API's operations is written and performed right, at the first try
+# attacks  what hostile documents and answers of an API reach and cost
 # operations  how often a catalogue offers all operations that a brief needs, and what reading a description costs
 # tool-choice  how often a brief becomes the right tool call, and none where no tool fits
 # month    what the expert for methods learns from a simulated month of use
@@ -35,7 +37,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -153,6 +155,14 @@ tool-choice: install models ollama
 # Which operations of an API are offered for a brief, of RestBench's, and what a document costs. Its four files lie in build/restbench.
 operations: install models ollama
 	@exec $(bin)/python bench/operations.py $(ARGS)
+
+# Which composite messages over BFCL's eight API classes (PyPI, 2 MB) are right at the first try, by recorded answers; half a minute.
+composites: install
+	@exec $(bin)/python bench/composites.py $(ARGS)
+
+# What hostile documents and answers reach, and what they cost: a minute.
+attacks: install
+	@exec $(bin)/python bench/attacks.py $(ARGS)
 
 # BAT OS beside LangGraph, DBOS and CrewAI, which have an environment of their own (1 GB): docs/comparison.md. A quarter of an hour.
 peers: install models build/peers/.installed

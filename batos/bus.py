@@ -91,6 +91,26 @@ class ScheduleStopped:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class FolderStopped:
+    """The files of a folder become missions no more, because the last ones failed; that is durable."""
+
+    folder: str
+    """name of the trigger"""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeSent:
+    """A message of notices was sent, or could not be; that is durable."""
+
+    channel: str
+    outcome: str
+    """`done`, `failed`, or `doubt` where it may have been told"""
+    notices: int
+    """number of facts in it"""
+
+
 class EventBus:
     """Delivers each event to the subscribers of its type. All methods are called on the loop's thread; a subscriber must not block."""
 

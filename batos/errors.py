@@ -59,6 +59,7 @@
     ├── OutputFailed               (command line) standard output cannot be written: the disk is full, or the stream is closed
     ├── KeyRefused                 (client) the daemon does not admit this client's key, or presents another key than the client expects
     ├── RoleRefused                the client's role does not allow the operation
+    ├── HookRefused                a request to a hook has no valid signature or token, or there is no such hook
     ├── PathRefused                this client may not name this file or folder
     ├── MissionPending             (client) a mission has no result yet
     └── MessageNotUnderstood       no slot answers the selector; also an AttributeError
@@ -472,6 +473,10 @@ class KeyRefused(BatosError):
 
 class RoleRefused(BatosError):
     code = "role_refused"
+
+
+class HookRefused(BatosError):
+    code = "hook_refused"
 
 
 class PathRefused(BatosError):

@@ -26,7 +26,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 
 from batos.bridge.inference import ChatReply, ChatRequest, Inference
-from batos.bus import EventBus, MemoryQueried, MethodRan, MissionEnded, SourceAudited, ToolCalled
+from batos.bus import EventBus, MemoryQueried, MethodRan, MissionEnded, NoticeSent, SourceAudited, ToolCalled
 from batos.errors import EndpointError, InferenceFailed
 from batos.loopback import bracketed, is_foreign, names_of
 from batos.mind.events import Durations
@@ -241,6 +241,9 @@ class Metrics:
         )  # fmt: skip
         self._call_seconds = Histogram("batos_tool_seconds", "Time of a call of a tool.", ["tool"], buckets=_LONG, registry=registry)
         self._call_bytes = Counter("batos_tool_bytes", "Bytes of what tools answered.", ["tool"], registry=registry)
+        self._notices = Counter(
+            "batos_notices", "Messages of notices, by channel and outcome (done, failed, doubt).", ["channel", "outcome"], registry=registry
+        )
         self._of = functools.cache(self._counters)  # as many as the registry keeps: a lookup takes longer than a count
         in_state = functools.cache(self._states.labels)
         self.durations = Durations(bus, lambda state, seconds: in_state(state).observe(seconds))
@@ -249,6 +252,7 @@ class Metrics:
         bus.subscribe(MemoryQueried, lambda asked: self._retrievals.labels("yes" if asked.hits else "no").inc())
         bus.subscribe(MissionEnded, self._ended)
         bus.subscribe(ToolCalled, self._called)
+        bus.subscribe(NoticeSent, lambda sent: self._notices.labels(sent.channel, sent.outcome).inc())
 
     def show(self, facts: Callable[[], dict[str, Any]]) -> None:
         """Add the gauges of the daemon's state.

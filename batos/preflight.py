@@ -55,7 +55,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     from batos.bridge import selection
     from batos.bridge.client import connect  # imported late: few verbs check it
     from batos.bridge.profiles import AUTO, modelfiles_folder
-    from batos.doors.server import door_address
+    from batos.doors.server import check_pages, web_address
     from batos.mind.codex import load_codex
     from batos.wire.endpoints import normalised
     from batos.wire.keys import load_pair
@@ -63,10 +63,9 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     inference, wire, codex = settings.inference, settings.wire, settings.missions.codex or None
     for endpoint in settings.endpoints:
         yield "wire.listen", partial(normalised, endpoint, guarded=bool(wire.secret_key))
-    if settings.console.enabled == "on":
-        yield "console.listen", partial(_console, settings)
-    if settings.doors.enabled != "off":
-        yield "doors.listen", partial(door_address, settings)
+    yield "console.enabled", partial(check_pages, settings)
+    for setting in ("doors.listen", "console.listen"):
+        yield setting, partial(web_address, settings, setting)
     yield "data", partial(_data, settings)
     if (settings.data / "catalogue.toml").is_file():
         yield "data", partial(_catalogue, settings)
@@ -97,12 +96,6 @@ def _catalogue(settings: Settings) -> None:
     from batos.bridge.catalogue import offers
 
     offers(settings.data)
-
-
-def _console(settings: Settings) -> None:
-    from batos.console.server import loopback
-
-    loopback(settings.console.listen)
 
 
 def _image(settings: Settings) -> None:

@@ -135,7 +135,10 @@ def model_of(tasks: dict[int, dict[str, Any]], seed: int) -> Iterator[ScriptedOl
 class Mortal:
     """A daemon that is killed at random times and started again, while `run` runs."""
 
-    def __init__(self, folder: Path, host: str, seed: int) -> None:
+    def __init__(self, folder: Path, host: str, seed: int, **more: Any) -> None:
+        """
+        :param more: settings in place of those here; None leaves one at its default.
+        """
         folder.mkdir()
         self.endpoint = f"ipc://{folder / 'b.sock'}"
         self.kills = 0
@@ -146,9 +149,9 @@ class Mortal:
         given = {
             "autonomy.mode": "off", "inference.host": host, "inference.model": SPEAKER, "inference.staging": folder / "staging",
             "missions.attempts": 100, "memory.remember": "off", "memory.curate": "off", "tools.rounds": 16, "tools.offered": 64,
-            "daemon.log_format": "json",
+            "daemon.log_format": "json", **more,
         }  # fmt: skip
-        settings = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+        settings = [word for name, value in given.items() if value is not None for word in ("--set", f"{name}={value}")]
         self._words = [sys.executable, "-m", "batos", "run", "--data", str(folder / "data"), "--listen", self.endpoint, *settings]
         self._log = (folder / "daemon.log").open("wb")
         self._process: asyncio.subprocess.Process | None = None

@@ -177,7 +177,7 @@ def _whole(value: Any) -> str:
 
 def _operation(name: str, method: str, function: Any) -> dict[str, Any]:
     doc = inspect.getdoc(function) or ""
-    about = dict(_ARGUMENT.findall(function.__doc__ or ""))
+    about = dict(_ARGUMENT.findall((function.__doc__ or "").partition("Returns:")[0]))
     schemas, required = {}, []
     for parameter in inspect.signature(function).parameters.values():
         schemas[parameter.name] = schema = _schema(parameter.annotation)
@@ -188,7 +188,7 @@ def _operation(name: str, method: str, function: Any) -> dict[str, Any]:
             required.append(parameter.name)
     made: dict[str, Any] = {
         "operationId": method,
-        "description": doc.partition("Args:")[0].strip(),
+        "description": doc.partition("Args:")[0].partition("Returns:")[0].strip(),
         "responses": {"200": {"description": "the result", "content": {"application/json": {}}}},
     }
     if looks(method):

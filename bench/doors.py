@@ -43,7 +43,6 @@ from batos.bridge.client import connect
 from batos.config import load
 from batos.console.access import token_of
 from batos.console.api_client import Asker
-from batos.doors.access import TOKEN_NAME
 
 MADE = "doors-bench"  # the model with the options of a mission
 BRIEFS = (
@@ -132,7 +131,7 @@ class Pair:
     def __init__(self, kernel: Kernel, host: str, bare: AsyncClient, heard: Overheard, process: asyncio.subprocess.Process) -> None:
         assert kernel.doors is not None
         self.kernel, self.heard, self._bare, self._process = kernel, heard, bare, process
-        self._doors = {"url": kernel.doors.address, "headers": {"Authorization": f"Bearer {token_of(kernel.settings.data, TOKEN_NAME)}"}}
+        self._doors = {"url": kernel.doors.address, "headers": {"Authorization": f"Bearer {token_of(kernel.settings.data)}"}}
         self._ollama = {"url": host if "://" in host else f"http://{host}", "headers": {}}
 
     @classmethod
@@ -298,7 +297,7 @@ def _at_rest(host: str, folder: Path, args: argparse.Namespace, name: str) -> tu
             info = _info(folder, daemon)
             _settled(daemon.pid)
             if name == "called":
-                headers = {"Authorization": f"Bearer {token_of(folder, TOKEN_NAME)}"}
+                headers = {"Authorization": f"Bearer {token_of(folder)}"}
                 httpx.get(f"{info['doors']}/v1/models", headers=headers, timeout=60).raise_for_status()
                 _settled(daemon.pid)
             before = _cpu_ms(daemon.pid)

@@ -8,11 +8,17 @@ the 8 that are offered. Names of path parameters do not count. Tasks of even num
 at them; those of odd numbers are `held`. `words` is the same without an embedder. `unknown`: tasks that name an operation which the
 document does not have; they count as missed.
 
+`told` is the same for the prompt in which a method of the connection is asked for: all operations of the known solution stand in it, of
+those that have room (`SynthesisLimits.tool_chars`); words alone choose them.
+
 `prompt`: tokens of one line each for all operations of a document, at 4 characters a token (`chars`) and by the embedded model's own
 tokenizer (`tokens`). `answer_s`: median seconds from a document at a URL to the answer of a reading operation, without a model: the
 document is fetched, read, checked and pinned in an image, a call is checked, sent and answered (over loopback). `documents`, with
 `--documents FOLDER`: of each document there its operations, the seconds to read it, the mebibytes that the process grew by beyond what it
 is after its imports, and how many operations are left out; or why it is refused.
+
+`usages`, with `--usages 'PROGRAM …'`: of each program on this machine the operations that rules read of its usage, or why they do not, and
+the seconds; `by_rule` counts those that are read.
 
     python bench/operations.py --json
 """
@@ -25,6 +31,7 @@ import contextlib
 import json
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -44,12 +51,14 @@ from batos.bridge.ollama_server import OllamaService
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
 from batos.config import load
-from batos.errors import InvalidInput
+from batos.errors import BatosError, InvalidInput
+from batos.forge import tool_prompts
+from batos.forge.method_prompts import SynthesisLimits
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.mind.text_likeness import TextLikeness
 from batos.mind.tool_choice import OFFERED, ToolOffer, offered
-from batos.tools import connections, openapi_document
+from batos.tools import connections, descriptions, openapi_document, openapi_files
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolLimits, check_definitions
 from batos.tools.toolbox import Toolbox
 
@@ -87,9 +96,17 @@ def catalogue(folder: Path, name: str) -> Catalogue:
     return Catalogue(offers, tasks)
 
 
-def _read(file: Path) -> openapi_document.OpenApiReading:
-    document = openapi_document.parsed(file.read_bytes(), str(file))
-    return openapi_document.read(document, next(iter(openapi_document.servers(document, "")), "").rstrip("/"))
+def _read(file: Path, document: dict[str, Any] | None = None, files: dict[str, Any] | None = None) -> openapi_document.OpenApiReading:
+    document = document or openapi_document.parsed(file.read_bytes(), str(file))
+    return openapi_document.read(document, next(iter(openapi_document.servers(document, "")), "").rstrip("/"), files=files)
+
+
+def _whole(file: Path) -> openapi_document.OpenApiReading:
+    """The reading of a document, with the files that it refers to."""
+    place = str(file.resolve())
+    document = openapi_document.parsed(file.read_bytes(), place)
+    load = lambda at: asyncio.to_thread(openapi_files.file_bytes, at, place)  # noqa: E731
+    return _read(file, document, asyncio.run(openapi_files.gathered(document, place, load)))
 
 
 async def recall(held: Catalogue, likeness: TextLikeness | None, missed: list[str]) -> dict[str, str]:
@@ -103,6 +120,17 @@ async def recall(held: Catalogue, likeness: TextLikeness | None, missed: list[st
             missed.append(f"{task.text}: lacks {sorted(task.gold - offers)}; offered {sorted(offers)}")
     of = {half: sum(task.half == half for task in held.tasks) for half in HALVES}
     return {half: f"{found[half]} of {of[half]}" for half in HALVES}
+
+
+async def told(name: str, held: Catalogue) -> dict[str, str]:
+    """Tasks all of whose operations stand in the prompt for a method of the connection, by half."""
+    found, limits = dict.fromkeys(HALVES, 0), SynthesisLimits()
+    for task in held.tasks:
+        tools = await tool_prompts.ranked(name, [offer.tool for offer in held.offers], task.text, OFFERED)
+        lines = tool_prompts.operation_lines(name, tools, OFFERED, limits.tool_chars)
+        shown = {tool.name for tool in tools[: len(lines)]}
+        found[task.half] += task.gold <= held.operations([offer for offer in held.offers if offer.tool.name in shown])
+    return {half: f"{found[half]} of {sum(task.half == half for task in held.tasks)}" for half in HALVES}
 
 
 async def prompt(held: Catalogue, host: str, model: str) -> dict[str, int]:
@@ -156,19 +184,36 @@ async def first_answer(times: int = 9) -> float:
 
 
 def documents(folder: Path) -> dict[str, Any]:
-    """What reading each document of a folder costs, each in a process of its own."""
+    """What reading each document of a folder costs, each in a process of its own. Folders in it hold files that documents refer to."""
     found: dict[str, Any] = {}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(one for one in folder.iterdir() if one.is_file()):
         done = subprocess.run([sys.executable, __file__, "--one", file], capture_output=True, text=True, check=True, timeout=120)
         found[file.name] = json.loads(done.stdout)
     return found
+
+
+async def usages(programs: Sequence[str]) -> dict[str, Any]:
+    """What rules read of the usages of programs, each in its jail."""
+    services, found = ConnectorServices(secret=lambda name: "", folder=Path(tempfile.gettempdir())), dict[str, Any]()
+    for name in programs:
+        begun, path = time.perf_counter(), shutil.which(name)
+        if path is None:
+            continue
+        try:
+            read = await descriptions.of_program(path, {}, services)
+            came = "; ".join(read.notes)[:120] if read.form is None else len(read.form.operations)
+        except BatosError as e:
+            came = e.message[:120]
+        found[name] = [came, round(time.perf_counter() - begun, 2)]
+    by_rule = sum(isinstance(came, int) for came, _ in found.values())
+    return {"bench": "operations", "by_rule": f"{by_rule} of {len(found)}", "usages": found}
 
 
 def one(file: Path) -> dict[str, Any]:
     """What reading one document costs."""
     before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     try:
-        reading = _read(file)
+        reading = _whole(file)
         check_definitions(file.stem, reading.tools, ToolLimits())
     except InvalidInput as e:
         return {"refused": e.message[:300], "seconds": round(time.perf_counter() - begun, 2)}
@@ -209,6 +254,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
             figures[name] = {
                 "recall": await recall(held, likeness, missed),
                 "words": await recall(held, None, []),
+                "told": await told(name, held),
                 "unknown": sum(not task.gold <= unknown for task in held.tasks),
                 "prompt": await prompt(held, host, profile.base),
             }
@@ -228,9 +274,13 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true", help="say which tasks of the tuned half are missed")
     parser.add_argument("--kept", type=Path, default=BUILD / "operations" / "vectors.db", help="file of vectors")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models, 300 MB")
+    parser.add_argument("--usages", default="", help="names of programs whose usages are read, and nothing else")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     logs.configure("error", "json")
+    if args.usages:
+        print(json.dumps(asyncio.run(usages(args.usages.split()))))
+        return
     if args.one is not None:
         print(json.dumps(one(args.one)))
         return

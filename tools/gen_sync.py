@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TypeGuard
 
 WIRE = Path(__file__).parents[1] / "batos" / "wire"
-SOURCES, TARGET = (WIRE / "client.py", WIRE / "schedule_client.py"), WIRE / "sync_client.py"
-CLASSES = ("Client", "Operating", "Scheduling")
+SOURCES = tuple(WIRE / f"{name}.py" for name in ("client", "schedule_client", "notice_client", "hook_client", "folder_client"))
+TARGET = WIRE / "sync_client.py"
+CLASSES = ("Client", "Operating", "Scheduling", "Noticing", "Hooking", "FolderWatching")
 """The classes whose methods a client has, in the order in which they are written."""
 
 HEAD = '''"""The client for callers without an event loop: `SyncClient`.
 
-Written by tools/gen_sync.py from batos/wire/client.py and schedule_client.py: change those, then run `make docs`.
+Written by tools/gen_sync.py from batos/wire/client.py and the others that end in _client.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from batos.mind.router import Router
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Primitive, Root, find
-from batos.tools import connections
+from batos.tools import connections, known_places
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -287,6 +287,8 @@ class MessageRequests:
             return
 
         def reach(root: Root) -> str:
+            if known_places.wanted_name(root, request.target) is not None:
+                return "what is outside, by a connection that it looks for"
             target = history.resolve(root, request.target)
             if connections.reaches_outside(root, target):
                 return "what is outside, by a tool"

@@ -81,9 +81,8 @@ class Schedules:
         zone = request.zone or times.local_zone()
         rule = grammar.rule_of(request.when, zone, now)
         times.Timing(rule, zone)
-        spec = book.ScheduleSpec(
-            request.name or "", " ".join(request.when.split()), rule, zone, request.brief, persona, request.missed, request.stop_after or 0
-        )
+        said = (" ".join(request.when.split()), rule, zone, request.brief, persona, request.missed, request.stop_after or 0)
+        spec = book.ScheduleSpec(request.name or "", *said, request.overlap)
         made = await self._image.system(book.add, spec, now, mission="operator")
         log.info("schedule_added", name=made.spec.name, when=made.spec.words, zone=zone)
         return self._changed(made)
@@ -144,6 +143,7 @@ class Schedules:
             "brief": spec.brief[:_LISTED_CHARS],
             "persona": spec.persona or None,
             "missed": spec.missed,
+            "overlap": spec.overlap,
             "stop_after": spec.stop_after or None,
             "next": None if due == math.inf else due,
             "last": None if last is None else {"id": last.mission, "planned": last.planned, "state": self._state(last.mission)},

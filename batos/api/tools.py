@@ -17,10 +17,11 @@ from batos.image.effects import AGAIN, ENDED, EffectRecord
 from batos.image.grants import CurrentGrant, GrantRecord
 from batos.image.living_image import LivingImage
 from batos.missions.scheduler import Scheduler
-from batos.tools import connections, grants
+from batos.tools import connections, grants, known_places
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import ConnectionSpec, ToolDefinition, secrets_in
 from batos.tools.effects import asks_about
+from batos.tools.known_places import KnownPlace
 from batos.tools.toolbox import Toolbox
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
@@ -67,6 +68,20 @@ class ToolRequests:
         """Add a connection."""
         return self._whole(await self._toolbox.add(ConnectionSpec(request.name, request.kind, request.place, request.options)))
 
+    @handles(schemas.ToolDescribeRequest)
+    async def describe(self, request: schemas.ToolDescribeRequest, client: Recipient) -> Reply:
+        """Read a description that is no schema."""
+        from batos.tools import descriptions  # late: it loads connectors
+        from batos.tools.description_form import to_json
+
+        services = self._toolbox.services
+        if request.kind == "usage":
+            read = await descriptions.of_program(request.source, request.options, services)
+        else:
+            read = await descriptions.of_document(request.source, services)
+        told = {"form": None if read.form is None else to_json(read.form), "text": read.text, "notes": list(read.notes)}
+        return {"type": "tool_description", "kind": request.kind, "by": "rule" if read.form is not None else "", **told}
+
     @handles(schemas.ToolTestRequest)
     async def test(self, request: schemas.ToolTestRequest, client: Recipient) -> Reply:
         """Ask a connection's place for its tools anew."""
@@ -82,6 +97,29 @@ class ToolRequests:
         """Remove a connection."""
         await self._toolbox.remove(request.name)
         return self._listed()
+
+    @handles(schemas.ToolOfferRequest)
+    async def offer(self, request: schemas.ToolOfferRequest, client: Recipient) -> Reply:
+        """List a place that may be proposed."""
+        spec = ConnectionSpec(request.name, request.kind, request.place, request.options)
+        await self._image.system(known_places.offer, KnownPlace(spec, request.line, known_places.LISTED), mission="operator")
+        log.info("place_offered", name=request.name, kind=request.kind)
+        return self._offered()
+
+    @handles(schemas.ToolOffersRequest)
+    async def offers(self, request: schemas.ToolOffersRequest, client: Recipient) -> Reply:
+        """Return the places that may be proposed."""
+        return self._offered()
+
+    @handles(schemas.ToolWithdrawRequest)
+    async def withdraw(self, request: schemas.ToolWithdrawRequest, client: Recipient) -> Reply:
+        """Take a place off the list."""
+        await self._image.system(known_places.withdraw, request.name, mission="operator")
+        log.info("place_withdrawn", name=request.name)
+        return self._offered()
+
+    def _offered(self) -> Reply:
+        return {"type": "tool_offers", "offers": [one.to_wire() for one in self._image.read(known_places.listed)]}
 
     @handles(schemas.ToolsResumeRequest)
     async def resume(self, request: schemas.ToolsResumeRequest, client: Recipient) -> Reply:

@@ -45,7 +45,8 @@ class Kernel:
         :param life: ends the stages.
         """
         self._life, self._facts, self._stop, self._settings = life, facts, stop, facts.settings
-        self.transport, self.console, self.doors = transport, facts.console, facts.doors
+        self.transport, self.doors = transport, facts.doors
+        self.console = self.doors.console if self.doors is not None else None
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
         self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk
         self.bus, self.events = storage.bus, storage.events
@@ -77,7 +78,7 @@ class Kernel:
         preflight.check(settings)  # refuse bad settings and taken addresses before an image is made and an Ollama started
         async with contextlib.AsyncExitStack() as life:
             enter = life.enter_async_context
-            console, doors = await enter(stages.take_addresses(settings, listen=listen))
+            doors = await enter(stages.take_addresses(settings, listen=listen))
             storage = await enter(stages.open_storage(settings, stop))
             models = await enter(stages.connect_models(live, storage, inference))
             upkeep = await enter(stages.keep_image(settings, storage))
@@ -85,9 +86,9 @@ class Kernel:
             tools = await enter(open_tools(settings, storage.image))
             missions = await enter(stages.build_missions(live, storage, models, memory, tools, stop))
             on_recovered()
-            facts = stages.StartedStages(live, console, doors, storage, models, upkeep, memory, tools, missions, begun)
+            facts = stages.StartedStages(live, doors, storage, models, upkeep, memory, tools, missions, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
-            await enter(stages.start_work(facts, transport.schedules))
+            await enter(stages.start_work(facts, transport))
             return cls(life.pop_all(), facts, transport, stop)
 
     # --- the running daemon

@@ -22,8 +22,11 @@ import structlog
 import batos
 from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
 from batos.api.dispatcher import Dispatcher
+from batos.api.folders import FolderRequests
+from batos.api.hooks import HookRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
+from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
@@ -32,6 +35,7 @@ from batos.app.autonomy import Autonomy, ImprovementLoop, measured
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
+from batos.app.notices import notice_requests
 from batos.app.tools import ToolStage
 from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
@@ -43,7 +47,7 @@ from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
 from batos.forge import machine, versions
-from batos.image import daemon_files, model_registry, retention
+from batos.image import daemon_files, model_registry, notice_channels, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
@@ -51,7 +55,7 @@ from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
-from batos.mind import incarnation, memory_primitives, messages, psm, tool_messages
+from batos.mind import description_writer, incarnation, memory_primitives, messages, psm, tool_messages, tool_plans
 from batos.mind.attempt_services import AttemptServices, AttemptTerms
 from batos.mind.codex import Codex, load_codex, with_roles
 from batos.mind.events import Events
@@ -63,12 +67,12 @@ from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
-    from batos.console.server import Console
     from batos.metrics import Metrics
 
 log = structlog.get_logger("batos")
@@ -87,7 +91,12 @@ _INSTALL = (
     entropy_records.install_weights,
     change_types.install_voices,
     tool_messages.install,
+    tool_plans.install,
+    description_writer.install,
     book.install,
+    notice_channels.install,
+    hooks.install,
+    folders.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -132,25 +141,19 @@ class StopRequest:
 
 
 @contextlib.asynccontextmanager
-async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[tuple[Console | None, Doors | None]]:
-    """Check the endpoints, and take the addresses of console and doors, where there are some, before an image is made and an Ollama
-    started.
+async def take_addresses(settings: Settings, *, listen: bool) -> AsyncIterator[Doors | None]:
+    """Check the endpoints, and take the addresses of the HTTP server, where there is one, before an image is made and an Ollama started.
 
     :raises EndpointError: for an address that is taken, or cannot be.
     """
     async with Lifetime() as life:
-        console = doors = None
+        doors = None
         if listen:
             for endpoint in settings.endpoints:
                 endpoints.check(endpoint, guarded=bool(settings.wire.secret_key))
-            if settings.console.enabled == "on":
-                from batos.console.server import Console  # imported late: only a daemon with a console loads a web server
-
-                console = await Console.open(settings)
-                life.push_async_callback(console.stop)
             if (doors := await Doors.open(settings)) is not None:
                 life.push_async_callback(doors.stop)
-        yield console, doors
+        yield doors
 
 
 # --- storage
@@ -404,7 +407,6 @@ class StartedStages:
     """The reply to `info`, put together from the stages."""
 
     settings: DaemonSettings
-    console: Console | None
     doors: Doors | None
     storage: StorageStage
     models: InferenceStage
@@ -422,6 +424,10 @@ class StartedStages:
         """Return the seconds since the start."""
         return time.monotonic() - self.begun
 
+    def pages(self) -> str:
+        """Return the address of the console's pages; "" if none are served."""
+        return self.doors.console.address if self.doors is not None and self.doors.console is not None else ""
+
     def info(self) -> Record:
         """Return facts about the daemon, as the wire's `info` gives them."""
         substrate, image = self.models.substrate, self.storage.image
@@ -434,8 +440,9 @@ class StartedStages:
             "model": substrate.profile.base,
             "why_model": substrate.chosen.why,
             "endpoints": self.endpoints,
-            "console": self.console.address if self.console is not None else None,
-            "doors": self.doors.address if self.doors is not None else None,
+            "console": self.pages() or None,
+            "doors": (self.doors.address or None) if self.doors is not None else None,
+            "sendable": list(self.settings.now.doors.send),
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
@@ -460,12 +467,14 @@ class TransportStage:
     missions: MissionRequests
     personas: PersonaRequests
     schedules: Schedules
+    folders: FolderRequests
+    notices: NoticeRequests
     listener: Listener | None
 
 
 @contextlib.asynccontextmanager
 async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator[TransportStage]:
-    """Answer requests: over the endpoints, in the console, at the doors, and where the setting names one, at the address of the metrics."""
+    """Answer requests: over the endpoints, over HTTP, and where the setting names one, at the address of the metrics."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
@@ -475,6 +484,8 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
+        watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -494,6 +505,9 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 GrantRequests(image),
                 EffectRequests(image, scheduler),
                 schedules,
+                watched,
+                HookRequests(image, scheduler, mind.router, settings),
+                notices,
             ],
         )
         listener = None
@@ -502,24 +516,20 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             await listener.start()
             life.push_async_callback(listener.stop)
             facts.endpoints = list(listener.bound)
-            if facts.console is not None:
-                # A failure of the console is logged and ends nothing else.
-                life.background(facts.console.run(dispatcher, storage.events.listen), "console")
-                life.push_async_callback(facts.console.stop)
-            if facts.doors is not None:
+            if facts.doors is not None:  # its failure is logged and ends nothing else
                 plain = DirectModel(models.inference, lambda: substrate.profile)
-                life.background(facts.doors.run(dispatcher, plain), "doors")
+                life.background(facts.doors.run(dispatcher, plain, storage.events.listen), "doors")
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener)
 
 
 # --- autonomy
 
 
 @contextlib.asynccontextmanager
-async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterator[None]:
+async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIterator[None]:
     """Start missions, and the system's own work."""
     settings, storage, models, mind, work = facts.settings.now, facts.storage, facts.models, facts.memory, facts.missions
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
@@ -543,5 +553,7 @@ async def start_work(facts: StartedStages, schedules: Schedules) -> AsyncIterato
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await life.enter_async_context(schedules.running())
+        await life.enter_async_context(transport.notices.running())
+        await life.enter_async_context(transport.schedules.running())
+        await life.enter_async_context(transport.folders.running())
         yield

@@ -37,6 +37,7 @@ from batos.image.unit_of_work import Unit
 from batos.missions import execution
 from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Root, UvmObject
+from batos.tools import known_places
 from batos.wire.admin_schemas import UndoRequest
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ class UndoRunner:
         for change in changes:
             found, more = self._by_layer(unit.root, change, asked.redo)
             trees += found + self._examples(unit.root, change.mission, asked.redo)
+            trees += known_places.take_back(unit.root, change.mission, redo=asked.redo)
             moved.append(more)
         told = self._reply_of(unit.root, plan, lot, moved, trees)
         stand = [] if asked.redo else [{"mission": id, **effect} for id in lot for effect in effects.standing(unit.root, id)]

@@ -26,7 +26,7 @@ from batos.guardian import Verdict
 from batos.image import history, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.methods import reach
-from batos.methods.runtime import parameters_in
+from batos.methods.runtime import may_use_tools, parameters_in
 from batos.mind import incarnation, psm
 from batos.mind.attempt import current
 from batos.mind.incarnation import facets
@@ -98,7 +98,7 @@ class Ground(NamedTuple):
     """Context of a check, besides the image."""
 
     settings: Settings
-    audit: Callable[[str, str], Verdict]
+    audit: Callable[..., Verdict]
     """Returns the guardian's verdict on a source, for its selector."""
     models: Callable[[], Collection[str]] = tuple
     """Returns the names of the available models."""
@@ -249,11 +249,11 @@ def method_at(root: Root, target: str) -> tuple[UvmObject, str, Method]:
 
 
 def _check_method(root: Root, proposal: Proposal, ground: Ground) -> None:
-    _, selector, held = method_at(root, proposal.target)
+    _, _, held = method_at(root, proposal.target)
     source = _text(proposal, 1)
     if source.strip() == held.source.strip():
         raise InvalidInput(f"the method {proposal.target!r} is just that already")
-    verdict = ground.audit(source, selector).check()
+    verdict = _audited(ground, source, held).check()
     if more := reach.growth(held, verdict.contract["reaches"]):
         raise InvalidInput(
             f"the method {proposal.target!r} would reach tools that it does not reach now: {', '.join(more)}; only its user widens that "
@@ -261,10 +261,15 @@ def _check_method(root: Root, proposal: Proposal, ground: Ground) -> None:
         )
 
 
+def _audited(ground: Ground, source: str, held: Method) -> Verdict:
+    """Return the guardian's verdict on a version that would follow a method, with the leave that it has."""
+    return ground.audit(source, held.selector, tools=True) if may_use_tools(held) else ground.audit(source, held.selector)
+
+
 def _apply_method(root: Root, proposal: Proposal, ground: Ground, name: str) -> None:
     holder, selector, held = method_at(root, proposal.target)
     source = str(proposal.content)
-    verdict = ground.audit(source, selector)
+    verdict = _audited(ground, source, held)
     verdict.check()
     earlier = next((one for one in held.versions() if one.source == source), None)
     provenance = {"intent": dict(held.provenance).get("intent", ""), "policy": verdict.policy, "mission": name}

@@ -30,7 +30,7 @@ from batos.autotelic.triggers import DAY_S, TriggerLimits
 from batos.bridge.inference import ChatRequest, Inference
 from batos.concurrency import in_helper
 from batos.config import Settings
-from batos.errors import BatosError, BudgetSpent
+from batos.errors import BatosError, BudgetSpent, ToolsTied
 from batos.forge import lessons, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.image import history, journal, ledger, model_registry, taught_examples
@@ -205,13 +205,13 @@ class Rehearsals:
 
         try:
             await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
-        except (Unknown, TransientError) as e:
+        except (Unknown, TransientError, ToolsTied) as e:  # a call that the mission never made: nobody knows what it comes to
             log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
             return Run(known=False)
         except Exception as e:  # any exception makes the mission fail, as in a live mission
             code = e.code if isinstance(e, BatosError) else BatosError.code
             return Run(known=True, failed=code, misrouted=_misrouted(attempt))
-        return seen[0]
+        return seen[0] if not attempt.tools.was_tied else Run(known=False)
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
         """Return the figures of one side besides its missions, and the number of trials."""

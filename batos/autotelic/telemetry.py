@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import schema
-from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited
+from batos.bus import EventBus, InferencePaid, MemoryQueried, MethodRan, MissionEnded, SourceAudited, ToolCalled
 from batos.concurrency import in_helper
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError
@@ -209,24 +209,28 @@ NEW_HOLDER = "new"  # holder of a method that is not stored yet
 ENDED_KEPT = 4096  # greatest number of missions of one interval that are looked at, the newest
 TABLES = {
     "states": "seconds in a state of thought, by state",
-    "missions": "seconds from acceptance to end, by origin and outcome",
+    "missions": "seconds of a mission, by origin and outcome",
     "personas": "missions of users that a persona completed",
-    "facets": "the facets that took part in them, by persona",
+    "facets": "facets in them, by persona",
     "failures": "missions that FAILED, by code, cause, target and selector",
     "inferences": "seconds of an inference, by model",
     "prompt_tokens": "tokens read, by model",
     "answer_tokens": "tokens written, by model",
     "verdicts": "verdicts of the guardian",
-    "written": "methods that were written, by holder and selector",
-    "runs": "runs of a generated method that ended well, by holder and selector",
-    "runs_failed": "those that did not, of calls that it takes",
+    "written": "methods written, by holder and selector",
+    "runs": "runs of methods that ended well, by holder and selector",
+    "runs_failed": "failed runs of calls that it takes",
     "runs_unfit": "those of others",
-    "retrievals": "passages that memory answered with, by whether there were any",
-    "citations": "passages that an answer comes from, by persona",
-    "transactions": "conflicts met, units of work committed and aborted",
-    "models": "loads, unloads and preloads of models",
+    "tools": "calls of tools",
+    "tools_failed": "failed ones",
+    "retrievals": "passages found, by whether there were any",
+    "citations": "passages that answers come from, by persona",
+    "transactions": "conflicts, units of work committed and aborted",
+    "models": "loads and unloads of models",
 }
-"""Tables of tallies -> their contents."""
+"""Tables of tallies -> their contents, as an audit is told them. `tools` and `tools_failed` hold seconds by tool, `tool_bytes` the bytes
+that each answered."""
+_ONE = ("tools", "tools_failed")  # tables of which an audit is told one key: a small model reads little
 
 
 class Levels(NamedTuple):
@@ -263,6 +267,7 @@ class Senses:
         bus.subscribe(InferencePaid, self._note_inference)
         bus.subscribe(SourceAudited, lambda audited: self._tallies.note("verdicts", "accepted" if audited.accepted else "refused"))
         bus.subscribe(MethodRan, self._note_run)
+        bus.subscribe(ToolCalled, self._note_call)
         bus.subscribe(MemoryQueried, lambda asked: self._tallies.note("retrievals", "found" if asked.hits else "nothing", asked.hits))
 
     # --- events
@@ -276,6 +281,13 @@ class Senses:
     def _note_run(self, ran: MethodRan) -> None:
         table = "runs" if ran.succeeded else "runs_failed" if ran.fitting else "runs_unfit"
         self._tallies.note(table, f"{ran.holder or NEW_HOLDER} {ran.selector}")
+
+    def _note_call(self, called: ToolCalled) -> None:
+        if called.outcome == "done":
+            self._tallies.note("tools", called.tool, called.seconds)
+            self._tallies.note("tool_bytes", called.tool, called.bytes)
+        elif called.outcome in ("failed", "doubt"):
+            self._tallies.note("tools_failed", called.tool, called.seconds)
 
     # --- results
 
@@ -359,12 +371,13 @@ def tallies_in_words(tallies: Tallies, most: int) -> str:
     for table, what in TABLES.items():
         rows = list(tallies.rows(table))
         if rows:
-            shown = "; ".join(f"{key} {_said(table, tally)}" for key, tally in rows[:most])
-            sentences.append(f"{what[:1].upper()}{what[1:]}: {shown}{'; and others' if len(rows) > most else ''}.")
+            count = 1 if table in _ONE else most
+            shown = "; ".join(f"{key} {_said(table, tally)}" for key, tally in rows[:count])
+            sentences.append(f"{what[:1].upper()}{what[1:]}: {shown}{'; and others' if len(rows) > count else ''}.")
     return " ".join(sentences)
 
 
 def _said(table: str, tally: KeyTally) -> str:
     if "seconds" in TABLES[table]:
         return f"{tally.times} times, {tally.mean:.1f} s each, {tally.most:.1f} s at most"
-    return f"{tally.total:.0f}" if "tokens" in table else f"{tally.times}"
+    return f"{tally.total:.0f}" if "tokens" in table or "bytes" in table else f"{tally.times}"

@@ -108,6 +108,7 @@ def measured(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     yield from _failures(seen, limits)
     yield from _refusals(seen, limits)
     yield from _failing_methods(seen)
+    yield from _failing_tools(seen)
     yield from _behind(seen, limits)
     yield from _entropy(seen, limits)
     yield from _slow(seen, limits)
@@ -129,6 +130,14 @@ def _refusals(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     if all >= ENOUGH_VERDICTS:
         words = f"the guardian refused {refused} of {all} sources of methods."
         yield Measurement("guardian_refuses", "", refused / all, limits.refusals, limits.refusals / 2, words)
+
+
+def _failing_tools(seen: Seen) -> Iterator[Measurement]:
+    for key, failed in seen.window.rows("tools_failed"):
+        calls = failed.times + seen.window.of("tools", key).times
+        if key != OTHER_KEYS and calls >= ENOUGH_RUNS:
+            words = f"the tool {key} failed in {failed.times} of {calls} calls, which took {failed.total:.1f} s."
+            yield Measurement("tool_fails", key, failed.times / calls, 0.5, 0.25, words)
 
 
 def _failing_methods(seen: Seen) -> Iterator[Measurement]:

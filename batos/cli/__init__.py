@@ -8,6 +8,9 @@
     daemon.py        run, doctor, config; run --supervise
     missions.py      send, send-to, missions, result, status, watch, answer, pause, resume, cancel, rate, undo, replay, failures
     schedules.py     schedule
+    hooks.py         hooks
+    folders.py       folders
+    notices.py       notices: where the user is told of missions
     mission_view.py  a mission as it is thought through, and its record as a page
     memory.py        ingest, search, memory
     tools.py         tools; tool_places.py: the options of its `add`
@@ -20,6 +23,7 @@
     models.py        models, experts, train
     dashboard.py     what `batos` alone shows; info, metrics
     access.py        console, doors, keys
+    mcp.py           mcp: an MCP server over standard input and output
     service.py       service: a systemd unit
     upkeep.py        backup, restore, fork, pack
     output.py        text for people, JSON for programs

@@ -1,5 +1,5 @@
 """The verbs `keys`, `console` and `doors`: CURVE keys with their roles, the link to the web console with its sessions, and
-address and token of the interfaces for chat clients."""
+address and token of the interfaces for clients of other makers."""
 
 from __future__ import annotations
 
@@ -163,7 +163,10 @@ def console(
         return
     info = ask(endpoint(connect), lambda client: client.info())
     if not info.get("console"):
-        raise ConfigError('this daemon serves no console; start it with `batos run --console`, or set console = "on" in batos.toml')
+        raise ConfigError(
+            "this daemon serves no console: the setting console.enabled is off, or what it needs is not installed "
+            "(pip install 'batos[console]'), or another program has the address doors.listen; `batos run --console` says which"
+        )
     from batos.console.access import token_of  # imported late: only this verb needs it
 
     link = f"{info['console']}/?token={token_of(settings_of(info['data']).data)}"
@@ -193,26 +196,10 @@ def _logout_all(settings: Settings) -> int:
     return Sessions(settings.data, token_of(settings.data), limits.session_s, limits.sessions).end_all()
 
 
-_CLIENTS: tuple[tuple[str, str], ...] = (
-    ("curl", "curl {address}/v1/chat/completions -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' \\\n"
-             "  -d '{{\"model\": \"batos\", \"messages\": [{{\"role\": \"user\", \"content\": \"What is in my notes?\"}}]}}'"),
-    ("openai-python", "client = OpenAI(base_url=\"{address}/v1\", api_key=\"{token}\")"),
-    ("ollama-python", "client = Client(\"{address}\", headers={{\"Authorization\": \"Bearer {token}\"}})"),
-    ("Open WebUI", "OPENAI_API_BASE_URL={address}/v1\nOPENAI_API_KEY={token}\nENABLE_FORWARD_USER_INFO_HEADERS=true"),
-    (
-        "Continue (config.yaml)",
-        "models:\n  - name: BAT OS\n    provider: openai\n    model: batos\n    apiBase: {address}/v1\n    apiKey: {token}",
-    ),
-    ("llm (extra-openai-models.yaml; `llm keys set batos` takes the token)",
-     "- model_id: batos\n  model_name: batos\n  api_base: {address}/v1\n  api_key_name: batos"),
-    ("VS Code, and other clients of Ollama that take only an address", "{address}/token/{token}"),
-)  # fmt: skip
-"""Clients, each with its settings."""
-
-
 @app.command()
 def doors(connect: Connect = None, as_json: Json = False) -> None:
-    """Print address and token of the interfaces of OpenAI and Ollama, with settings for chat clients. Whoever has the token is let in."""
+    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Whoever has the token is let
+    in."""
     output = Output(as_json)
     info = ask(endpoint(connect), lambda client: client.info())
     address = info.get("doors")
@@ -222,14 +209,14 @@ def doors(connect: Connect = None, as_json: Json = False) -> None:
             "`batos run --set doors.enabled=on` says which, and `--set doors.listen=127.0.0.1:PORT` takes another"
         )
     from batos.console.access import token_of  # imported late: only this verb needs it
-    from batos.doors.server import token_file
+    from batos.doors.client_settings import settings_of_clients
 
-    file = token_file(Path(info["data"]))
-    token = token_of(file.parent, file.name)
+    token = token_of(Path(info["data"]))
     if output.as_json:
-        output.document({"type": "doors", "address": address, "openai": f"{address}/v1", "ollama": address, "token": token})
+        facts = {"address": address, "openai": f"{address}/v1", "ollama": address, "mcp": f"{address}/mcp", "token": token}
+        output.document({"type": "doors", **facts})
         return
     typer.echo(f"address  {address}\ntoken    {token}\nmodels   batos, batos:PERSONA, batos:plain, those of `batos experts`, the embedder")
-    for name, told in _CLIENTS:
+    for name, told in settings_of_clients(address, token, connect):
         typer.echo(f"\n{name}:")
-        typer.echo("".join(f"  {line}\n" for line in told.format(address=address, token=token).splitlines()), nl=False)
+        typer.echo("".join(f"  {line}\n" for line in told.splitlines()), nl=False)

@@ -37,6 +37,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "replay": "missions",
         "failures": "missions",
         "schedule": "schedules",
+        "hooks": "hooks",
+        "folders": "folders",
+        "notices": "notices",
     },
     "Memory": {"ingest": "memory", "search": "memory", "memory": "memory"},
     "Tools and what they did": {
@@ -73,6 +76,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "dashboard": "dashboard",
         "console": "access",
         "doors": "access",
+        "mcp": "mcp",
         "info": "dashboard",
         "metrics": "dashboard",
         "doctor": "daemon",

@@ -10,6 +10,7 @@ import typer
 
 from batos.cli.app import SOURCES, Connect, Json, app, check_named, endpoint
 from batos.cli.client import ask
+from batos.cli.folders import present
 from batos.cli.output import Output, ago, one_line
 from batos.errors import InvalidInput, Unreadable
 from batos.wire.client import Client
@@ -85,6 +86,10 @@ def ingest(
         list[str] | None,
         typer.Option("--exclude", metavar="PATTERN", help="Leave out of folders what fits it, as in .gitignore; may be repeated."),
     ] = None,
+    each: Annotated[
+        str | None,
+        typer.Option("--each", metavar="BRIEF", help="Each new file of those folders becomes a mission: 'Summarise {path}'."),
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -96,8 +101,15 @@ def ingest(
     output = Output(as_json)
     files, folders = [os.path.abspath(path) for path in paths or []], [os.path.abspath(folder) for folder in watch or []]
 
+    if each is not None and not folders:
+        raise typer.BadParameter("--each is for the files of folders that are watched: name one with --watch")
+
     async def follow(client: Client) -> dict[str, Any]:
         last: dict[str, Any] = {}
+        for folder in folders if each else ():  # first: what is there now is there already
+            made = await client.folder_add(folder, str(each), exclude=exclude or None)
+            if not as_json:
+                present(made, output)
         async for event in client.watch_ingest(files, follow=folders, exclude=exclude or ()):
             last = event
             if as_json:

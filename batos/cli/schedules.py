@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import zoneinfo
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,6 +14,7 @@ from batos.config import nearest
 
 ACTIONS = ("add", "show", "pause", "resume", "remove", "run")
 MISSED = ("once", "skip", "all")
+OVERLAPS = ("run", "skip")
 _STYLES = {"COMPLETE": "green", "FAILED": "red", "NEEDS_INPUT": "yellow"}
 
 
@@ -36,6 +35,11 @@ class ScheduleOptions(OptionGroup):
     ] = None
     stop_after: Annotated[
         int | None, typer.Option("--stop-after", metavar="N", min=1, max=20, help="Stop after so many failures in a row.")
+    ] = None
+
+    overlap: Annotated[
+        str | None,
+        typer.Option("--overlap", metavar="run|skip", help="A time that comes while the last run has not ended: a run all the same, none."),
     ] = None
 
 
@@ -83,6 +87,8 @@ def _check(action: str | None, name: str | None, brief: str | None, options: Sch
         raise typer.BadParameter(f"`schedule {action}` takes the name of a schedule; `batos schedule` lists them")
     if action != "add" and (brief is not None or options != _UNSAID):
         raise typer.BadParameter("only `schedule add WHEN BRIEF` takes a brief and options")
+    if options.overlap not in (None, *OVERLAPS):
+        raise typer.BadParameter(f"--overlap is one of {', '.join(OVERLAPS)}, got {options.overlap!r}")
     if options.missed not in (None, *MISSED):
         raise typer.BadParameter(f"--missed is one of {', '.join(MISSED)}, got {options.missed!r}")
 
@@ -93,7 +99,13 @@ def _asked(action: str | None, name: str, brief: str, options: ScheduleOptions, 
     if action == "show":
         return ask(address, lambda client: client.schedules(name))
     if action == "add":
-        terms: Any = {"zone": options.tz, "name": options.called, "persona": options.persona, "missed": options.missed}
+        terms: Any = {
+            "zone": options.tz,
+            "name": options.called,
+            "persona": options.persona,
+            "missed": options.missed,
+            "overlap": options.overlap,
+        }
         return ask(address, lambda client: client.schedule_add(name, brief, **terms, stop_after=options.stop_after))
     if action == "pause":
         return ask(address, lambda client: client.schedule_pause(name))
@@ -118,6 +130,7 @@ def _page(one: dict[str, Any], output: Output) -> None:
         ("brief", one_line(one["brief"], 500)),
         ("persona", one["persona"]),
         ("missed runs", one["missed"]),
+        ("overlapping runs", "left out" if one["overlap"] == "skip" else None),
         ("stops after", f"{one['stop_after']} failures in a row" if one["stop_after"] else None),
         ("paused", (one.get("why") or "yes") if one["paused"] else None),
         ("failed in a row", one["failures"] or None),
@@ -143,9 +156,6 @@ def _state(one: dict[str, Any]) -> str:
 
 
 def _shown(moment: float, zone: str) -> str:
-    """Return a moment as clocks of its zone show it; in UTC where this machine does not know the zone."""
-    try:
-        held: datetime.tzinfo = zoneinfo.ZoneInfo(zone)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        held = datetime.UTC
-    return datetime.datetime.fromtimestamp(moment, held).strftime("%a %Y-%m-%d %H:%M %Z")
+    from batos.schedules.times import shown_time  # imported late: only this verb needs it
+
+    return shown_time(moment, zone)

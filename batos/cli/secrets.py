@@ -39,7 +39,7 @@ def secrets(
         _list(store, output)
         return
     if action == "set":
-        store.set(name, _value(name))
+        store.set(name, typed_secret(f"value of {name}"))
     else:
         store.remove(name)
     if as_json:
@@ -58,13 +58,16 @@ def _list(store: SecretStore, output: Output) -> None:
         output.rows(("secret", "age"), ((one.name, ago(one.set_at)) for one in found))
 
 
-def _value(name: str) -> str:
-    """Return the value: typed without an echo on a terminal, else the first line of the input."""
+def typed_secret(what: str) -> str:
+    """Return a secret value: typed without an echo on a terminal, else all of the input but a line end.
+
+    :param what: words that ask for it.
+    """
     if not sys.stdin.isatty():
         return sys.stdin.read().removesuffix("\n").removesuffix("\r")
     import getpass
 
     try:
-        return getpass.getpass(f"value of {name}: ")
+        return getpass.getpass(f"{what}: ")
     except EOFError:
         return ""

@@ -34,6 +34,9 @@ class PlaceOptions(OptionGroup):
     program: Annotated[
         str | None, typer.Option("--program", metavar="COMMAND", help="A program with fixed arguments and {placeholders}.")
     ] = None
+    help_of: Annotated[
+        str | None, typer.Option("--help-of", metavar="PROGRAM", help="A program, its operations as `PROGRAM --help` describes them.")
+    ] = None
     web: Annotated[bool, typer.Option("--web", help="Public web pages, as readable text; with --search also a search.")] = False
 
 
@@ -41,6 +44,17 @@ class PlaceOptions(OptionGroup):
 class ConnectionOptions(OptionGroup):
     """Options of a connection besides its place."""
 
+    described_by: Annotated[
+        str | None,
+        typer.Option("--described-by", metavar="FILE|URL", help="Of --http and --program: a text that describes the operations."),
+    ] = None
+    form: Annotated[
+        str | None, typer.Option("--form", metavar="FILE", help="Of --http and --program: the operations as a form (docs/tools.md).")
+    ] = None
+    write_form: Annotated[
+        str | None, typer.Option("--write-form", metavar="FILE", help="Write the form that a description gives, and add nothing.")
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Add what was read by rule without asking.")] = False
     search: Annotated[str | None, typer.Option("--search", metavar="ORIGIN", help="Of --web: a SearXNG server.")] = None
     server: Annotated[str | None, typer.Option("--server", metavar="URL", help="Of --openapi: the server, if not the document's.")] = None
     header: Annotated[
@@ -72,12 +86,27 @@ class ConnectionOptions(OptionGroup):
     ] = None
 
 
+class FormOptions(NamedTuple):
+    """Source of the form of a connection's operations, and what becomes of it."""
+
+    described: bool = False
+    """True if a description is read"""
+    source: str = ""
+    """URL or file of the description; empty: the program's usage"""
+    file: str = ""
+    """a form that is given"""
+    target: str = ""
+    """the file that the form is written to; nothing is added then"""
+    yes: bool = False
+
+
 class Place(NamedTuple):
     """A connection as the wire's `tool_add` names it."""
 
     kind: str
     place: str
     options: dict[str, Any]
+    form: FormOptions
 
 
 def place_of(places: PlaceOptions, given: ConnectionOptions) -> Place:
@@ -87,29 +116,47 @@ def place_of(places: PlaceOptions, given: ConnectionOptions) -> Place:
     """
     named = {kind: value for kind, value in vars(places).items() if value not in (None, False)}
     if len(named) != 1:
-        said = f"these are {len(named)}: {', '.join(f'--{kind}' for kind in named)}" if named else "none is named"
-        raise typer.BadParameter(f"a connection has one place, by --mcp, --openapi, --http, --folder, --program or --web; {said}")
+        said = f"these are {len(named)}: {', '.join('--' + kind.replace('_', '-') for kind in named)}" if named else "none is named"
+        raise typer.BadParameter(
+            f"a connection has one place, by --mcp, --openapi, --http, --folder, --program, --help-of or --web; {said}"
+        )
     [(kind, value)] = named.items()
-    options = _options(kind, given)
+    usage, kind = kind == "help_of", "program" if kind == "help_of" else kind
+    options, form = _options(kind, given), _form_options(usage, given)
     if kind == "folder":
         path, writable = (value[:-3], True) if value.endswith(":rw") else (value.removesuffix(":ro"), False)
-        return Place(kind, _absolute(path), {**options, **({"writable": True} if writable else {})})
+        return Place(kind, _absolute(path), {**options, **({"writable": True} if writable else {})}, form)
     if kind == "program" or (kind == "mcp" and not value.startswith(_WEB)):
-        return Place(kind, _command(kind, value), options)
+        return Place(kind, absolute_command(kind, value), options, form)
     if kind == "openapi" and not value.startswith(_WEB):
-        return Place(kind, _absolute(value), options)
-    return Place(kind, "" if kind == "web" else value, options)
+        return Place(kind, _absolute(value), options, form)
+    return Place(kind, "" if kind == "web" else value, options, form)
 
 
+def _form_options(usage: bool, given: ConnectionOptions) -> FormOptions:
+    source = given.described_by or ""
+    if sum((usage, bool(source), bool(given.form))) > 1:
+        raise typer.BadParameter("operations are described once: by --help-of, --described-by or --form")
+    described = usage or bool(source)
+    if (given.write_form or given.yes) and not described:
+        raise typer.BadParameter(f"--{'write-form' if given.write_form else 'yes'} goes with --help-of or --described-by")
+    source = source if not source or source.startswith(_WEB) else _absolute(source)
+    return FormOptions(described, source, given.form or "", given.write_form or "", given.yes)
+
+
+_FORM = ("described_by", "form", "write_form", "yes")
 _ALLOWED = {
     "mcp": ("header", "env", "trust", "classes", "looks", "undos", "keys", "seconds", "private"),
     "openapi": ("server", "header", "classes", "looks", "undos", "seconds", "private"),
-    "http": ("header", "classes", "looks", "undos", "key_header", "seconds", "private"),
+    "http": ("header", "classes", "looks", "undos", "key_header", "seconds", "private", *_FORM),
     "folder": (),
-    "program": ("env", "classes", "seconds"),
+    "program": ("env", "classes", "seconds", *_FORM),
     "web": ("search", "header", "seconds", "private"),
 }
-_FLAGS = {"classes": "class", "looks": "look", "undos": "undo", "keys": "key", "key_header": "key-header"}
+_FLAGS = {
+    "classes": "class", "looks": "look", "undos": "undo", "keys": "key", "key_header": "key-header", "described_by": "described-by",
+    "write_form": "write-form",
+}  # fmt: skip
 
 
 def _options(kind: str, given: ConnectionOptions) -> dict[str, Any]:
@@ -120,17 +167,17 @@ def _options(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     found: dict[str, Any] = {
         "search": given.search, "server": given.server, "key_header": given.key_header, "seconds": given.seconds,
         "trust": given.trust or None, "private": given.private or None,
-        "headers": _pairs("--header", given.header, ":"), "env": _pairs("--env", given.env, "="),
-        **_by_tool(kind, given), **{name: value_of(text) for name, text in _pairs("--option", given.more, "=").items()},
+        "headers": pairs_of("--header", given.header, ":"), "env": pairs_of("--env", given.env, "="),
+        **_by_tool(kind, given), **{name: value_of(text) for name, text in pairs_of("--option", given.more, "=").items()},
     }  # fmt: skip
     for flag, name in (("--header", "headers"), ("--env", "env")):
-        _check_no_secret(flag, found[name])
+        check_no_secret(flag, found[name])
     return {name: value for name, value in found.items() if value not in (None, {}, "")}
 
 
 def _by_tool(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     tables = {
-        name: _pairs(f"--{name}", value, "=")
+        name: pairs_of(f"--{name}", value, "=")
         for name, value in (("class", given.classes), ("look", given.looks), ("undo", given.undos), ("key", given.keys))
     }
     for tool, chosen in tables["class"].items():
@@ -143,7 +190,12 @@ def _by_tool(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     return {"classes": {tool: chosen["class"] if list(chosen) == ["class"] else chosen for tool, chosen in merged.items()}}
 
 
-def _pairs(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
+def pairs_of(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
+    """Return the names and values of an option that is repeated.
+
+    :param sign: what stands between the two.
+    :raises typer.BadParameter: for a word without it, and for a name that is given twice.
+    """
     found: dict[str, str] = {}
     for text in given or ():
         name, there, value = text.partition(sign)
@@ -155,8 +207,11 @@ def _pairs(flag: str, given: Iterable[str] | None, sign: str) -> dict[str, str]:
     return found
 
 
-def _check_no_secret(flag: str, given: dict[str, str]) -> None:
-    """Refuse a value that looks like a secret: it would be in the image, and stay in its history."""
+def check_no_secret(flag: str, given: dict[str, str]) -> None:
+    """Refuse a value that looks like a secret: it would be in the image, and stay in its history.
+
+    :raises typer.BadParameter: with the way to keep it beside the image.
+    """
     for name, value in given.items():
         if _TELLTALE.search(name) and value and _BY_NAME not in value:
             raise typer.BadParameter(
@@ -171,8 +226,11 @@ def _absolute(path: str) -> str:
     return str(Path(os.path.abspath(os.path.expanduser(path))))
 
 
-def _command(kind: str, text: str) -> str:
-    """Return a command line whose program is an absolute path."""
+def absolute_command(kind: str, text: str) -> str:
+    """Return a command line whose program is an absolute path.
+
+    :raises typer.BadParameter: if it is not valid, or its program is not there.
+    """
     try:
         words = shlex.split(text)
     except ValueError as e:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batos.cli import tool_forms
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.client import ask, grouped
 from batos.cli.output import Output, one_line
@@ -17,7 +18,8 @@ from batos.errors import MissionFailed, from_wire
 from batos.wire import Client
 
 Reply = dict[str, Any]
-ACTIONS = ("add", "show", "call", "test", "accept", "remove", "resume")
+ACTIONS = ("add", "show", "call", "test", "accept", "remove", "resume", "offer", "offers", "withdraw")
+_NAMELESS = (None, "resume", "offers")
 _NO_PLACE, _NO_OPTIONS = PlaceOptions(), ConnectionOptions()
 
 
@@ -31,19 +33,27 @@ def tools(
     arguments: Annotated[str | None, typer.Argument(metavar="[JSON]", help="Arguments of the call; - reads them from the input.")] = None,
     places: PlaceOptions = _NO_PLACE,
     options: ConnectionOptions = _NO_OPTIONS,
+    line: Annotated[str | None, typer.Option("--line", metavar="TEXT", help="Of offer: what the place does, in one line.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """List connections, add one, show or call its tools, test whether they changed, accept that, or remove it; or let a copied image act
-    again (resume)."""
+    again (resume). Or list a place that is proposed where a message wants such a connection (offer, offers, withdraw)."""
     output = Output(as_json)
     _check(action, name, arguments)
-    if action != "add" and (places, options) != (_NO_PLACE, _NO_OPTIONS):
-        raise typer.BadParameter("only `tools add NAME` takes a place and its options")
+    if action not in ("add", "offer") and (places, options) != (_NO_PLACE, _NO_OPTIONS):
+        raise typer.BadParameter("only `tools add NAME` takes a place and its options, and `tools offer NAME`")
+    if (line is not None) is not (action == "offer"):
+        raise typer.BadParameter("`tools offer NAME --line TEXT` with a place says in one line what it does; no other action takes --line")
+    if action in ("offer", "offers", "withdraw"):
+        _offers(_asked_offers(action, str(name), places, options, line or "", endpoint(connect)), output)
+        return
     if action == "call":
         _call(str(name), arguments, endpoint(connect), output)
         return
-    reply = _asked(action, name, places, options, endpoint(connect))
+    reply = _asked(action, name, places, options, endpoint(connect), output)
+    if reply is None:
+        return
     if as_json:
         output.document(reply)
     elif action in ("show", "add", "test", "accept"):
@@ -57,27 +67,47 @@ def tools(
 def _check(action: str | None, name: str | None, arguments: str | None) -> None:
     if action is not None and action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
-    if action in (None, "resume") and name is not None:
-        raise typer.BadParameter(f"`tools resume` takes no NAME, got {name!r}")
-    if action not in (None, "resume") and name is None:
+    if action in _NAMELESS and name is not None:
+        raise typer.BadParameter(f"`tools {action}` takes no NAME, got {name!r}")
+    if action not in _NAMELESS and name is None:
         how = "one of your choice, such as: batos tools add notes --folder ~/notes" if action == "add" else "`batos tools` lists them"
         raise typer.BadParameter(f"`tools {action}` takes a NAME; {how}")
     if action != "call" and arguments is not None:
         raise typer.BadParameter(f"only `tools call` takes arguments, got {arguments!r}")
 
 
-def _asked(action: str | None, name: str | None, places: PlaceOptions, options: ConnectionOptions, address: str) -> Reply:
-    """Ask the daemon; return its reply of type `tools`."""
+def _asked(
+    action: str | None, name: str | None, places: PlaceOptions, options: ConnectionOptions, address: str, output: Output
+) -> Reply | None:
+    """Ask the daemon; return its reply of type `tools`. None where a form was only shown, or written to a file."""
     if action is None or name is None:
         return ask(address, lambda client: client.tools() if action is None else client.tools_resume())
     if action == "add":
-        kind, place, more = place_of(places, options)
+        kind, place, more, form = place_of(places, options)
+        if form.described or form.file:
+            found = tool_forms.form_of(name, place_of(places, options), address, output)
+            if found is None:
+                return None
+            more = {**more, "form": found}
         return ask(address, lambda client: client.tool_add(name, kind, place, more))
     if action == "show":
         return ask(address, lambda client: client.tools(name))
     if action == "test":
         return ask(address, lambda client: client.tool_test(name))
     return ask(address, lambda client: client.tool_accept(name) if action == "accept" else client.tool_remove(name))
+
+
+def _asked_offers(action: str, name: str, places: PlaceOptions, options: ConnectionOptions, line: str, address: str) -> Reply:
+    """Ask the daemon; return its reply of type `tool_offers`."""
+    if action == "offer":
+        kind, place, more, form = place_of(places, options)
+        if form.described or form.file:
+            raise typer.BadParameter(
+                "an offer has no form of operations: nothing of it is read before it is used. Add the place with `tools add`, and remove "
+                "it: it is proposed as it was"
+            )
+        return ask(address, lambda client: client.tool_offer(name, line, kind, place, more))
+    return ask(address, lambda client: client.tool_withdraw(name) if action == "withdraw" else client.tool_offers())
 
 
 def _call(name: str, given: str | None, address: str, output: Output) -> None:
@@ -148,6 +178,15 @@ def _list(reply: Reply, output: Output) -> None:
         output.note(f"effects that have not ended: {reply['in_doubt']}; `batos effects --doubt` shows them", "yellow")
 
 
+def _offers(reply: Reply, output: Output) -> None:
+    if output.as_json:
+        output.document(reply)
+        return
+    rows = ((one["name"], one["kind"], one["place"], one["origin"], one["line"]) for one in reply["offers"])
+    output.rows(("name", "kind", "place", "", "what it does"), rows)
+    output.note("a message to a connection that is not there proposes the one that fits: batos send-to tools.NAME …", "dim")
+
+
 def _state(one: Reply) -> str:
     if one["missing"]:
         return f"lacks the secret {', '.join(one['missing'])}"
@@ -167,7 +206,7 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
         count = len(one["tools"])
         output.say(f"{one['name']} is added, with {count} {'tool' if count == 1 else 'tools'}", "bold")
     facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), ("state", _state(one))]
-    options = one.get("options") or {}
+    options = {name: value for name, value in (one.get("options") or {}).items() if name != "form"}
     output.pairs([*facts, *([("options", json.dumps(options, ensure_ascii=False))] if options else [])])
     if one.get("changes"):
         output.say("\nwhat changed since it was accepted", "bold")

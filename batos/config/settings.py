@@ -20,6 +20,7 @@ from batos.config.validators import (
     GuardianPolicy,
     HomePath,
     ImageUri,
+    Messages,
     ModelNames,
     Sequences,
     SettingsSection,
@@ -247,19 +248,31 @@ class WireSettings(SettingsSection):
 
 
 class ConsoleSettings(SettingsSection):
-    """Section `console`: the web console."""
+    """Section `console`: the web console, pages of the daemon's HTTP server."""
 
-    enabled: Literal["on", "off"] = Field("off", description="whether the daemon serves the web console (`batos run --console`)")
-    listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
+    enabled: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="whether the HTTP server has the pages of the web console (`batos console`); auto: where it is there and they can be "
+        "drawn; on (`batos run --console`): the daemon does not start without them",
+    )
+    listen: str = Field(
+        "", max_length=64, description="host:port, on loopback, at which the HTTP server listens besides; empty: at `doors.listen` alone"
+    )
 
 
 class DoorSettings(SettingsSection):
-    """Section `doors`: the HTTP interfaces for chat clients."""
+    """Section `doors`: the daemon's HTTP server, and its interfaces for clients of other makers."""
 
     enabled: Literal["auto", "on", "off"] = Field(
-        "auto", description="whether the daemon serves the interfaces of OpenAI and Ollama (`batos doors`); auto: where the address is free"
+        "auto",
+        description="whether the daemon serves the interfaces of OpenAI, Ollama and MCP (`batos doors`); auto: where the address is free",
     )
-    listen: str = Field("127.0.0.1:5758", max_length=64, description="host:port of the doors, on loopback")
+    listen: str = Field("127.0.0.1:5758", max_length=64, description="host:port of the HTTP server, on loopback")
+    send: Messages = Field(
+        (),
+        max_length=64,
+        description="messages that MCP clients may send to objects, such as tools.shop.list_* (the path of an object, and a message of it)",
+    )
 
 
 class AutonomySettings(SettingsSection):

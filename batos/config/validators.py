@@ -22,6 +22,8 @@ MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
 SPEAKER = r"^([a-z][a-z0-9_]{0,31}=)?[A-Za-z0-9._:@/\[\]-]+$"
 """Pattern of an entry of `inference.model`: `MODEL` for all personas, or `robin=MODEL` for one."""
 
+_PATH_PART, _MESSAGE = re.compile(r"[A-Za-z0-9_-]{1,128}"), re.compile(r"[A-Za-z0-9_*]{1,128}")
+
 
 class SettingsSection(BaseModel):
     """The base of a section of the settings."""
@@ -95,6 +97,18 @@ def speakers(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def messages(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse an entry that is no message to an object."""
+    for entry in value:
+        path, _, message = entry.rpartition(".")
+        if not (all(map(_PATH_PART.fullmatch, path.split("."))) and _MESSAGE.fullmatch(message)):
+            raise ValueError(
+                f"{entry!r} is not a message to an object; write its path, a dot and the message, with * for any characters of the "
+                "message: tools.shop.list_*"
+            )
+    return value
+
+
 def absolute_folders(value: tuple[str, ...]) -> tuple[str, ...]:
     """Replace ~ in each path, and refuse a relative one."""
     folders = tuple(map(at_home, value))
@@ -144,6 +158,8 @@ ModelNames = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator
 """Names of models, given as a list or as one text."""
 Speakers = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator(speakers)]
 """Models that personas speak with, given as a list or as one text."""
+Messages = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator(messages)]
+"""Messages to objects, given as a list or as one text."""
 Folders = Annotated[tuple[str, ...], BeforeValidator(several), AfterValidator(absolute_folders)]
 """Folders, given as a list or as one text. They become absolute paths."""
 Sequences = Annotated[tuple[str, ...], BeforeValidator(sequences), AfterValidator(not_empty)]

@@ -1,5 +1,7 @@
-"""The web console: the image, its missions, memory and models in a browser on this machine. The daemon serves it on request.
+"""The web console: the image, its missions, memory and models in a browser on this machine: pages of the daemon's HTTP server
+(`batos.doors.server`).
 
 It has no rights of its own: `api_client` sends its questions to the dispatcher as requests of the wire. `access` and `login` decide who may
-ask, `pages` and its neighbours draw the pages, `live_events` and `server` update and serve them.
+ask, `pages` and its neighbours draw the pages, `live_events` updates them, `server` loads them with the first one, `connections` bounds who
+is served.
 """

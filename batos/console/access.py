@@ -1,10 +1,11 @@
-"""Access to the console: for a user with the token, from a page of the console itself, at a name of this machine.
+"""Access to the daemon's HTTP server: for a user with the token, from no page of another site, at a name of this machine.
 
 Three things are checked of each request, before anything else is done with it:
 
-* its Host is the address that the console listens at: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) has another;
+* its Host is an address that the server listens at: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) has another;
 * no page of another origin made it: `Origin` and `Sec-Fetch-Site` say so, and browsers let no page forge them;
-* it carries the cookie of an open session, which only the token opens.
+* at a page of the console, it carries the cookie of an open session, which only the token opens; at an interface for clients, the token
+  itself (`batos.doors.access`).
 
 Sessions are kept in the data folder. A restart ends none, and restores none that was ended. A browser holds a random key in its cookie; the
 file holds only a keyed hash of it, made with the token. So reading the file admits no one, and another token ends every session.
@@ -23,7 +24,7 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,24 +38,27 @@ from batos.loopback import bracketed, is_foreign, names_of
 
 log = structlog.get_logger("batos.console")
 
-TOKEN_NAME = "console.token"  # noqa: S105  the name of its file
+TOKEN_NAME = "doors.token"  # noqa: S105  the name of its file
+_FORMER_NAME = "console.token"  # the console had a server and a token of its own
 _TOKEN_BYTES = 32
 _LONGEST = 1024  # bytes read of a token's file
 
 
-def token_of(data: Path, name: str = TOKEN_NAME) -> str:
+def token_of(data: Path) -> str:
     """Return the token of this data folder; made at the first call, and again where others could have read it. Does file work.
 
-    :param name: of its file; the doors have another one than the console.
+    The token that an earlier version made for the console becomes that of the server: its links and sessions stay valid.
+
     :raises ConfigError: if the file cannot be read or made.
     """
-    path = data / name
+    path, former = data / TOKEN_NAME, data / _FORMER_NAME
     try:
         found = _read(path)
         if found is None:
             private_files.make(data)
-            found = secrets.token_urlsafe(_TOKEN_BYTES)
+            found = _read(former) or secrets.token_urlsafe(_TOKEN_BYTES)
             private_files.write(path, found + "\n")
+        former.unlink(missing_ok=True)  # else it would come back where the user deletes the token for a new one
     except OSError as e:
         raise ConfigError(f"the token {path} cannot be read or made: {e.strerror}; give the file to this user, or delete it") from None
     return found
@@ -106,37 +110,55 @@ class ConsoleLimits(Limits):
 
 
 class Access:
-    """The rules for one console at one address. It asks for nothing and keeps nothing: any thread."""
+    """The rules of one server. It asks for nothing and keeps nothing: any thread."""
 
-    def __init__(self, token: str, host: str, port: int, session_s: float) -> None:
+    def __init__(self, token: str, host: str, port: int, session_s: float, also: Collection[str] = ()) -> None:
         """
-        :param host: the loopback address that it listens at.
+        :param host: the loopback address at which people reach it.
         :param session_s: how long a session lasts, in seconds.
+        :param also: further names, as in `Host`, at which it answers.
         """
         self.address = f"http://{bracketed(host)}:{port}"
-        self.hosts = names_of(host, port)
-        self.cookie_name = f"batos_{port}"  # cookies ignore ports: two consoles must not log each other out
+        self.hosts = names_of(host, port) | frozenset(also)
+        self.cookie_name = f"batos_{port}"  # cookies ignore ports: two servers must not log each other out
         self.session_s = int(session_s)
         self._token = token.encode()
 
     @property
+    def token(self) -> str:
+        """Return the token. It admits every user who has it."""
+        return self._token.decode()
+
+    @property
     def link(self) -> str:
         """Return the address with the token. It admits every user who has it."""
-        return f"{self.address}/?token={self._token.decode()}"
+        return f"{self.address}/?token={self.token}"
 
     def is_token(self, text: str) -> bool:
         """Return True if the text is the token, in constant time."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
+    def foreignness(self, headers: Mapping[str, str], names: Collection[str] = (), *, links: bool = True) -> tuple[int, str]:
+        """Return status and reason for refusing a request by its Host and Origin; 0 if they are ours.
+
+        :param headers: by lower-case names.
+        :param names: valid values of `Host`, in lower case, in the place of the server's own.
+        :param links: True if a link may be followed from a page of another site.
+        """
+        names = names or self.hosts
+        if headers.get("host", "").lower() not in names:
+            return 421, f"This server answers only at {self.address}. The name that was asked for is another one."
+        if is_foreign(headers, names) or (not links and headers.get("sec-fetch-site") in ("cross-site", "same-site")):
+            return 403, "A page of another site made this request."
+        return 0, ""
+
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
-        """Return the reason for refusing a request with these headers; "" if it is allowed.
+        """Return the reason for refusing a request for a page with these headers; "" if it is allowed.
 
         :param headers: by lower-case names.
         """
-        if headers.get("host", "").lower() not in self.hosts:
-            return f"This console answers only at {self.address}. The name that was asked for is another one."
-        if is_foreign(headers, self.hosts):
-            return "A page of another site made this request."
+        if why := self.foreignness(headers)[1]:
+            return why
         if method == "GET" or method == "HEAD":
             return ""
         if method != "POST":

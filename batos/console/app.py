@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 import structlog
@@ -16,8 +16,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, inspection, login, missions, tools
-from batos.console.access import Access, Sessions
+from batos.console import changes, doors, inspection, login, missions, schedules, tools
+from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
 from batos.console.login import Guard
@@ -54,6 +54,9 @@ GET: dict[str, Page] = {
     "/changes": changes.overview,
     "/change": changes.change,
     "/tools": tools.overview,
+    "/schedules": schedules.overview,
+    "/schedule": schedules.one,
+    "/doors": doors.overview,
     "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
@@ -68,6 +71,11 @@ POST: dict[str, Page] = {
     "/change": changes.undo_change,
     "/effect": tools.settle,
     "/grant/remove": tools.ungrant,
+    "/schedule/add": schedules.add,
+    "/schedule/pause": schedules.pause,
+    "/schedule/resume": schedules.resume,
+    "/schedule/run": schedules.run,
+    "/schedule/remove": schedules.remove,
     "/login": login.enter,
     "/logout": login.leave,
     "/logout/all": login.leave_all,
@@ -85,11 +93,16 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 )
 
 
-def application(asker: Asker, settings: Settings, access: Access, sessions: Sessions) -> tuple[ASGIApp, Feed]:
-    """Return the console as an ASGI application, and the feed of its pages."""
+def application(
+    asker: Asker, settings: Settings, access: Access, sessions: Sessions, clients: Sequence[tuple[str, str]] = ()
+) -> tuple[ASGIApp, Feed]:
+    """Return the console as an ASGI application, and the feed of its pages.
+
+    :param clients: chat clients, each with its settings.
+    """
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
-    seat = PageContext(asker, settings, access, sessions, views, feed)
+    seat = PageContext(asker, settings, access, sessions, views, feed, clients)
 
     async def refused(status: int, why: str) -> Response:
         return await (login.login_page(seat, why) if status == 401 else problem(seat, status, why))
@@ -103,7 +116,8 @@ def application(asker: Asker, settings: Settings, access: Access, sessions: Sess
         *(Route(path, _served(seat, page), methods=["POST"]) for path, page in POST.items()),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: of_http}), access, sessions, refused), feed
+    pages = Starlette(routes=routes, exception_handlers={HTTPException: of_http})
+    return Guard(pages, access, sessions, refused, ConsoleLimits.of(settings).request_s), feed
 
 
 def _served(seat: PageContext, page: Page) -> Callable[[Request], Awaitable[Response]]:

@@ -1,10 +1,8 @@
-"""Connections of the console: a bounded number of places, and a time limit for each request (slow-loris protection).
+"""Connections of the HTTP server: a bounded number of places, and a time limit for each request (slow-loris protection).
 
-Signed-in browsers have reserved places: a request with a session seats its connection. All other connections stand: new ones, and those
-whose last request had no session. If too many stand, the one with the oldest arrival or request is closed. So an incomplete or slow
-request cannot keep a place from others.
-
-`WebServer` serves them, for the console and for the doors.
+Signed-in browsers and clients with the token have reserved places, each kind its own: a request that is admitted seats its connection.
+All other connections stand: new ones, and those whose last request was refused. If too many stand, the one with the oldest arrival or
+request is closed. So an incomplete or slow request cannot keep a place from others.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import h11
 import uvicorn
@@ -25,21 +23,27 @@ _ARRIVALS = 64  # connections accepted at once, before they are served: fewer th
 _TICK_S = 1.0  # seconds between two ticks of the server's clock, which dates its answers
 
 
-class ConnectionSlots:
-    """Those of one console. On the loop's thread."""
+SeatKind = Literal["page", "client"]
+"""Kind of a place: of a browser with a session, or of a client with the token."""
 
-    def __init__(self, standing: int, seats: int) -> None:
+
+class ConnectionSlots:
+    """Those of one server. On the loop's thread."""
+
+    def __init__(self, standing: int, seats: int, clients: int = 0) -> None:
         """
-        :param standing: most connections without a session.
-        :param seats: most connections with one.
+        :param standing: most connections that are not admitted.
+        :param seats: most connections with a session.
+        :param clients: most connections with the token.
         """
-        self._standing_limit, self._seats = standing, seats
+        self._standing_limit = standing
+        self._seats: dict[SeatKind, int] = {"page": seats, "client": clients}
         self._standing: dict[ConnectionSlot, None] = {}  # in the order of their last request
-        self._seated: set[ConnectionSlot] = set()
+        self._seated: dict[SeatKind, set[ConnectionSlot]] = {"page": set(), "client": set()}
 
     def stand(self, place: ConnectionSlot) -> None:
-        """Let a connection without a session stand; it has just come, or made a request."""
-        self._seated.discard(place)
+        """Let a connection that is not admitted stand; it has just come, or made a request."""
+        self._rise(place)
         self._standing.pop(place, None)
         self._standing[place] = None
         while len(self._standing) > self._standing_limit:
@@ -52,42 +56,49 @@ class ConnectionSlots:
         if place in self._standing:
             self.stand(place)
 
-    def sit(self, place: ConnectionSlot) -> bool:
-        """Seat a connection with a session. Return True if there was a seat; otherwise it keeps standing."""
-        if place not in self._seated:
-            if len(self._seated) >= self._seats:
+    def sit(self, place: ConnectionSlot, kind: SeatKind) -> bool:
+        """SeatKind a connection that is admitted. Return True if there was a seat; otherwise it keeps the place that it has."""
+        if place not in self._seated[kind]:
+            if len(self._seated[kind]) >= self._seats[kind]:
                 return False
-            self._standing.pop(place, None)
-            self._seated.add(place)
+            self.leave(place)
+            self._seated[kind].add(place)
         return True
 
     def leave(self, place: ConnectionSlot) -> None:
         """Release the place of a closed connection."""
         self._standing.pop(place, None)
-        self._seated.discard(place)
+        self._rise(place)
+
+    def _rise(self, place: ConnectionSlot) -> None:
+        for seated in self._seated.values():
+            seated.discard(place)
 
 
 class ConnectionSlot:
     """That of one connection."""
 
-    def __init__(self, places: ConnectionSlots, cut_off: Callable[[], None]) -> None:
-        """:param cut_off: ends the connection."""
-        self._places, self.cut_off = places, cut_off
+    def __init__(self, places: ConnectionSlots, cut_off: Callable[[], None], allow: Callable[[float], None] = lambda seconds: None) -> None:
+        """
+        :param cut_off: ends the connection.
+        :param allow: gives the request under way so many seconds, from its beginning.
+        """
+        self._places, self.cut_off, self.allow = places, cut_off, allow
         self._left = False
 
     def ask(self) -> None:
-        """Record a request whose session is not yet known."""
+        """Record a request of which it is not yet known whether it is admitted."""
         if not self._left:
             self._places.ask(self)
 
     def stand(self) -> None:
-        """Let the connection stand, because it has no session."""
+        """Let the connection stand, because it is not admitted."""
         if not self._left:
             self._places.stand(self)
 
-    def sit(self) -> bool:
-        """Seat the connection, because it has a session. Return True if there was a seat."""
-        return self._left or self._places.sit(self)
+    def sit(self, kind: SeatKind = "page") -> bool:
+        """SeatKind the connection, because it is admitted. Return True if there was a seat."""
+        return self._left or self._places.sit(self, kind)
 
     def leave(self) -> None:
         """Release the place."""
@@ -104,9 +115,10 @@ class BrowserConnection(H11Protocol):
     def __init__(self, within_s: float, places: ConnectionSlots, **given: Any) -> None:
         super().__init__(**given)
         self._within_s = within_s
-        self._place = ConnectionSlot(places, lambda: self.transport.abort())
+        self._place = ConnectionSlot(places, lambda: self.transport.abort(), self._allow)
         self.app_state = {**self.app_state, "place": self._place}  # part of the scope of each request
         self._due: asyncio.TimerHandle | None = None
+        self._begun = 0.0  # time on the loop's clock at which the present request began
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -135,7 +147,14 @@ class BrowserConnection(H11Protocol):
         if state not in _ASKING or (between and state is h11.IDLE):
             self._leave_be()
         elif self._due is None:
+            self._begun = self.loop.time()
             self._due = self.loop.call_later(self._within_s, self.transport.abort)
+
+    def _allow(self, seconds: float) -> None:
+        """Give the present request so many seconds, where it is still on its way."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = self.loop.call_at(self._begun + seconds, self.transport.abort)
 
     def _leave_be(self) -> None:
         if self._due is not None:
@@ -143,14 +162,15 @@ class BrowserConnection(H11Protocol):
             self._due = None
 
 
-def web_config(app: ASGIApp, *, request_s: float, seats: int, linger_s: float) -> uvicorn.Config:
+def web_config(app: ASGIApp, *, request_s: float, seats: int, clients: int, linger_s: float) -> uvicorn.Config:
     """Return the configuration of a server for an application.
 
-    :param request_s: seconds in which a request must have arrived.
-    :param seats: most connections that are admitted.
+    :param request_s: seconds in which a request that is not admitted must have arrived.
+    :param seats: most connections with a session.
+    :param clients: most connections with the token.
     :param linger_s: seconds that answers under way have at the end.
     """
-    places = ConnectionSlots(_STRANGERS, seats)
+    places = ConnectionSlots(_STRANGERS, seats, clients)
     return uvicorn.Config(
         app,
         loop="none",

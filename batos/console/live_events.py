@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 from starlette.responses import StreamingResponse
@@ -20,6 +20,8 @@ from batos.wire.endpoints import WireLimits
 
 log = structlog.get_logger("batos.console")
 
+P = TypeVar("P")
+Read = TypeVar("Read", contravariant=True)
 Rows = dict[str, str]
 _UNHEARD_S = 2.0  # seconds without an event after which the rows are read again: a mission that waits in the queue sends none
 
@@ -122,16 +124,30 @@ class Feed:
                 self._followers[page] = rows
 
 
-def message_of(name: str, data: Any) -> bytes:
-    """Return one server-sent event. JSON has no line ends, so that nothing in the data ends the message."""
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+def message_of(name: str, data: Any, id: str = "") -> bytes:
+    """Return one server-sent event. JSON has no line ends, so that nothing in the data ends the message.
+
+    :param id: the reader's place after it, which he names when he comes back; empty: none.
+    """
+    place = f"id: {id}\n" if id else ""
+    return f"{place}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-class EventStream(StreamingResponse):
-    """The answer to a live page; whatever ends it, the page is shut."""
+class LiveFeed(Protocol[Read]):
+    """Feed of live pages, or of other readers."""
 
-    def __init__(self, feed: Feed, page: Heard) -> None:
-        super().__init__(feed.messages(page), media_type="text/event-stream")
+    def messages(self, page: Read, /) -> AsyncGenerator[bytes]:
+        """Yield the messages of a reader."""
+
+    def shut(self, page: Read, /) -> None:
+        """Hear that a reader has gone."""
+
+
+class EventStream(StreamingResponse, Generic[P]):
+    """The answer to a live page, or another reader of a feed; whatever ends it, the feed hears of that."""
+
+    def __init__(self, feed: LiveFeed[P], page: P) -> None:
+        super().__init__(feed.messages(page), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         self._feed, self._page = feed, page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

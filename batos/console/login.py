@@ -39,11 +39,12 @@ Page = Callable[[int, str], Awaitable[Response]]
 class Guard:
     """An ASGI application in front of another one."""
 
-    def __init__(self, app: ASGIApp, access: Access, sessions: Sessions, refused: Page) -> None:
+    def __init__(self, app: ASGIApp, access: Access, sessions: Sessions, refused: Page, request_s: float) -> None:
         """
         :param refused: makes the page for a status and a reason; 401 asks for the token.
+        :param request_s: seconds in which a request with a session must have arrived.
         """
-        self._app, self._access, self._sessions, self._refused = app, access, sessions, refused
+        self._app, self._access, self._sessions, self._refused, self._request_s = app, access, sessions, refused, request_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -66,7 +67,7 @@ class Guard:
         place: ConnectionSlot = scope["state"]["place"]
         place.ask()
         if refusal := access.refusal(scope["method"], headers):
-            return await self._refused(421 if headers.get("host", "").lower() not in access.hosts else 403, refusal)
+            return await self._refused(access.foreignness(headers)[0] or 403, refusal)
         if scope["path"].startswith(PUBLIC):
             return None
         if "token" in query:  # a link from the terminal: remove the token from the address bar
@@ -78,8 +79,9 @@ class Guard:
         if not await asyncio.to_thread(self._sessions.is_open, session):
             place.stand()
             return await self._refused(401, "")
-        if not place.sit():
+        if not place.sit("page"):
             return await self._refused(503, "Too many connections of browsers that are signed in; close some of their pages.")
+        place.allow(self._request_s)
         scope["state"]["session"] = session
         return None
 

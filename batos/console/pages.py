@@ -26,6 +26,7 @@ from batos.console.access import Access, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
 from batos.errors import InvalidInput, MessageTooLarge
+from batos.schedules.times import shown_time
 
 _KIND = "application/x-www-form-urlencoded"
 
@@ -117,6 +118,7 @@ class Views:
             "number": number,
             "word": lambda state: _WORDS.get(state, state.lower()),
             "facet": facet,
+            "clock": shown_time,
             "json": lambda value: json.dumps(value, ensure_ascii=False, indent=1),
         }
 
@@ -210,6 +212,8 @@ class PageContext:
     sessions: Sessions
     views: Views
     feed: Feed
+    clients: Sequence[tuple[str, str]]
+    """Chat clients, each with its settings; none where the daemon has no interfaces for them."""
 
     async def show(self, template: str, page: str, title: str, status: int = 200, **context: object) -> Response:
         """Return a page.

@@ -1,101 +1,106 @@
-"""The console as a part of the daemon: its socket, its server, its end."""
+"""The console's pages as a part of the daemon's HTTP server, loaded when the first of them is asked for."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable
-from typing import Any
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from batos.config import Settings
-from batos.console.access import ConsoleLimits
-from batos.console.api_client import Asker, DaemonHandler
+from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.errors import ConfigError
-from batos.loopback import address_of, bound
-from batos.wire.endpoints import WireLimits
 
-try:
-    from batos.console.access import Access, Sessions, token_of
-    from batos.console.app import application
-    from batos.console.connections import WebServer, web_config
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from batos.console.api_client import Asker
     from batos.console.live_events import Feed
-except ModuleNotFoundError as e:
-    if e.name is not None and e.name.startswith("batos"):
-        raise
-    raise ConfigError(
-        f"the console needs {e.name}, which is not installed: pip install 'batos[console]', or run without --console"
-    ) from None
 
 log = structlog.get_logger("batos.console")
 
 _REQUESTS = 64  # connections of signed-in browsers, without live pages; a request on one more is answered 503
+_NEEDED = "jinja2"
+
+Listen = Callable[[str, Callable[[dict[str, Any]], None]], Callable[[], None]]
+"""Subscribes to a kind of events of all missions; returns the function that ends that."""
 
 
-class Console:
-    """Made by `open`, which takes the address; `run` serves there until `stop`."""
-
-    def __init__(self, settings: Settings, access: Access, sessions: Sessions, listening: socket.socket) -> None:
-        self.link, self.address = access.link, access.address
-        self._settings, self._access, self._sessions, self._listening = settings, access, sessions, listening
-        self._feed: Feed | None = None
-        self._server: WebServer | None = None
-        self._ended = asyncio.Event()
-
-    @classmethod
-    async def open(cls, settings: Settings) -> Console:
-        """Bind the address. Connections wait until `run` answers.
-
-        :raises EndpointError: if the address is not on loopback, or is taken.
-        :raises ConfigError: if the token cannot be read or created.
-        """
-        host, port = loopback(settings.console.listen)
-        token = await asyncio.to_thread(token_of, settings.data)
-        listening = bound(host, port, "console.listen", "the console")
-        access = Access(token, host, listening.getsockname()[1], ConsoleLimits.of(settings).session_s)
-        limits = ConsoleLimits.of(settings)
-        sessions = Sessions(settings.data, token, limits.session_s, limits.sessions)
-        return cls(settings, access, sessions, listening)
-
-    async def run(self, desk: DaemonHandler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
-        """Serve until `stop`.
-
-        :param desk: answers the console's requests.
-        :param listen: subscribes to a kind of events of all missions (`Events.listen`).
-        """
-        app, feed = application(Asker(desk, self._settings), self._settings, self._access, self._sessions)
-        self._feed = feed
-        for kind in ("state", "result", "needs_input"):
-            listen(kind, feed.touch)
-        limits = ConsoleLimits.of(self._settings)
-        config = web_config(
-            app, request_s=limits.request_s, seats=limits.pages + _REQUESTS, linger_s=WireLimits.of(self._settings).linger_s
-        )
-        server = self._server = WebServer(config, lambda: feed.shut_ended(self._sessions.is_open))
-        log.info("console", address=self.address)
-        try:
-            await server.serve([self._listening])
-        finally:
-            feed.close()
-            for listener in getattr(server, "servers", ()):  # after a failure they are still open
-                listener.close()
-            self._listening.close()
-            self._ended.set()
-
-    async def stop(self) -> None:
-        """Close live pages, let answers under way leave, close the socket. May be called again."""
-        if self._server is None or self._feed is None:  # the server never ran
-            self._listening.close()
-            return
-        self._feed.close()
-        self._server.leave()
-        await self._ended.wait()
+def is_installed() -> bool:
+    """Return True if what the pages need is installed."""
+    return importlib.util.find_spec(_NEEDED) is not None
 
 
-def loopback(address: str) -> tuple[str, int]:
-    """Return host and port of the setting `console.listen`.
+def check_installed() -> None:
+    """Check that what the pages need is installed.
 
-    :raises EndpointError: if the setting is invalid, or other machines could reach the address.
+    :raises ConfigError: if it is not.
     """
-    return address_of(address, "console.listen", "the console is")
+    if not is_installed():
+        raise ConfigError(
+            f"the console needs {_NEEDED}, which is not installed: pip install 'batos[console]', or run without --console "
+            "(console.enabled = off)"
+        )
+
+
+class ConsolePages:
+    """The pages, as an ASGI application. On the loop's thread."""
+
+    def __init__(self, settings: Settings, access: Access, asker: Asker, listen: Listen, clients: Sequence[tuple[str, str]] = ()) -> None:
+        """
+        :param asker: asks the daemon.
+        :param listen: subscribes to a kind of events of all missions (`Events.listen`).
+        :param clients: chat clients, each with its settings; none where the daemon has no interfaces for them.
+        """
+        limits = self._limits = ConsoleLimits.of(settings)
+        self._settings, self._access, self._asker, self._listen, self._clients = settings, access, asker, listen, clients
+        self._sessions = Sessions(settings.data, access.token, limits.session_s, limits.sessions)
+        self._application: ASGIApp | None = None
+        self._feed: Feed | None = None
+        self._loading = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def seats(self) -> int:
+        """Return how many connections of signed-in browsers there may be."""
+        return self._limits.pages + _REQUESTS
+
+    @property
+    def request_s(self) -> float:
+        """Return the seconds that a browser may take to send its request."""
+        return self._limits.request_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await (self._application or await self._loaded())(scope, receive, send)
+
+    async def _loaded(self) -> ASGIApp:
+        async with self._loading:
+            if self._application is None:
+                application, feed = await asyncio.to_thread(self._load)
+                for kind in ("state", "result", "needs_input"):
+                    self._listen(kind, feed.touch)
+                if self._closed:
+                    feed.close()
+                self._application, self._feed = application, feed
+                log.info("console", address=self._access.address)
+        return self._application
+
+    def _load(self) -> tuple[ASGIApp, Feed]:
+        """Load the pages. Does file work; in a thread."""
+        from batos.console.app import application  # imported late: only a daemon that is asked for a page loads them
+
+        return application(self._asker, self._settings, self._access, self._sessions, self._clients)
+
+    async def look(self) -> None:
+        """Close the live pages of sessions that have ended, also of those that were ended from a terminal."""
+        if self._feed is not None:
+            await self._feed.shut_ended(self._sessions.is_open)
+
+    def close(self) -> None:
+        """End the live pages. May be called again."""
+        self._closed = True
+        if self._feed is not None:
+            self._feed.close()

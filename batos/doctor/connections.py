@@ -1,8 +1,9 @@
-"""Checks of connections: whether each can be reached, has its secrets, and offers what its user accepted."""
+"""Checks of connections: whether each can be reached, has its secrets, and offers what its user accepted. And of channels of notices."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 from pathlib import Path
@@ -24,9 +25,12 @@ async def connections(settings: Settings, endpoint: str) -> list[Check]:
     """
     from batos.wire import Client, ClientKeys
 
+    noticing: dict[str, Any] = {"channels": [], "untold": 0}
     try:
         async with Client(endpoint, keys=ClientKeys.of(settings)) as client:
             told = await client.tools()
+            with contextlib.suppress(BatosError):  # a daemon of an earlier version has no notices
+                noticing = await client.notices()
     except BatosError as e:
         return [Check("tools", "warn", f"the daemon did not tell of its connections: {e.message}", "ask it with `batos tools`")]
     found = list(await asyncio.gather(*(_connection(one) for one in told["connections"])))
@@ -34,6 +38,22 @@ async def connections(settings: Settings, endpoint: str) -> list[Check]:
         found.append(Check("tools", "warn", f"nothing may act: {told['tied']}", "look at `batos effects`, then `batos tools resume`"))
     if told["in_doubt"]:
         found.append(Check("tools", "warn", f"{told['in_doubt']} effects have not ended", "`batos effects --doubt` shows them"))
+    return [*found, *_channels(noticing)]
+
+
+def _channels(told: dict[str, Any]) -> list[Check]:
+    """Return what channels of notices could not tell; nothing without channels."""
+    found = []
+    for one in told["channels"]:
+        last = one["last"] or {}
+        if last.get("again") or last.get("state") in ("FAILED", "IN_DOUBT"):
+            remedy = f"`batos notices test {one['name']}` tries it; `batos notices log {one['name']}` shows what was not told"
+            found.append(Check("notices", "warn", f"{one['name']} was not told: {last.get('why', '')}", remedy))
+        else:
+            waits = f", {one['waiting']} wait" if one["waiting"] else ""
+            found.append(Check("notices", "ok", f"{one['name']}: {one['way']}{', paused' if one['paused'] else ''}{waits}"))
+    if told["untold"]:
+        found.append(Check("notices", "warn", f"{told['untold']} messages were not told for sure", "`batos notices log` shows them"))
     return found
 
 

@@ -1,33 +1,49 @@
-"""Access to the doors: at a name of this machine, from no page of another site, with the token. Checked before any route.
+"""Access to the doors, checked before any route, and the way of each request: to a page of the console, or to an interface for clients.
 
-Chat clients send the token in different ways: as an API key (`Authorization: Bearer`), as the password of the address
+A page wants the session of a browser, and no interface takes one, so that no page of another site can use what a browser holds. An
+interface wants the token. Chat clients send it in different ways: as an API key (`Authorization: Bearer`), as the password of the address
 (`http://batos:TOKEN@127.0.0.1:5758`), or, those that know neither, in the path (`http://127.0.0.1:5758/token/TOKEN`).
+
+Below `/hooks/` no token is asked for: each hook has a secret of its own, which is checked where its body is. There, and only there, names
+are valid, too, that the hook's user gave it: what a tunnel brings in carries the tunnel's name.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batos.config import MIB
 from batos.config.limits import Limits, limit
+from batos.console.access import Access
 from batos.console.connections import ConnectionSlot
-from batos.loopback import bracketed, is_foreign, names_of
 
-TOKEN_NAME = "doors.token"  # noqa: S105  the name of its file
 _REFUSED = "the token of this daemon is missing or wrong; `batos doors` prints it: send it as the API key (Authorization: Bearer TOKEN)"
 _IN_PATH = "/token/"
+_HOOKS = "/hooks/"
 _LONGEST = 1024  # characters of a header that is decoded
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",  # the address may hold the token
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of every answer of an interface, where it has no others of these names."""
 
 Refusal = Callable[[str, int, str], Response]
 """Makes the answer to a refused request of a path, with its status and the reason."""
+HookHosts = Callable[[str], Awaitable[Collection[str]]]
+"""Returns the names, in lower case, under which a tunnel or proxy may bring requests to a hook; none for one that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +78,49 @@ class DoorLimits(Limits):
     """Turns whose missions are remembered; the oldest are forgotten first."""
     plain_s: float = limit(600.0, ge=1, le=86_400)
     """Seconds for an inference that is no mission."""
+    mcp_sessions: int = limit(200, ge=1, le=10_000)
+    """Most sessions of MCP clients at the same time."""
+    mcp_session_s: float = limit(1800.0, ge=0.05, le=7 * 86400)
+    """Seconds without a request after which a session of an MCP client ends; the client begins another one."""
+
+
+class FrontDoor:
+    """An ASGI application in front of pages and interfaces."""
+
+    def __init__(self, interfaces: ASGIApp, pages: ASGIApp, routes: Iterable[BaseRoute], cookie_name: str) -> None:
+        """
+        :param routes: of the interfaces: what they begin with belongs to no page.
+        :param cookie_name: name of the cookie with a browser's session.
+        """
+        self._interfaces, self._pages, self._cookie_name = interfaces, pages, cookie_name
+        self._names = {_IN_PATH.strip("/"), *(_first(getattr(route, "path", "")) for route in routes)} - {""}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await (self._pages if scope["type"] == "http" and self._is_for_page(scope) else self._interfaces)(scope, receive, send)
+
+    def _is_for_page(self, scope: Scope) -> bool:
+        """Return True if a browser asks for something that is not below a path of the interfaces."""
+        path, headers = str(scope["path"]), Headers(scope=scope)
+        if _first(path) in self._names:
+            return False
+        return (
+            path.startswith("/static/")
+            or "text/html" in headers.get("accept", "")
+            or b"token=" in scope["query_string"]
+            or self._cookie_name in cookie_parser(headers.get("cookie", ""))
+        )
 
 
 class DoorGuard:
-    """An ASGI application in front of the doors."""
+    """An ASGI application in front of the interfaces."""
 
-    def __init__(self, app: ASGIApp, token: str, host: str, port: int, refusal: Refusal) -> None:
+    def __init__(self, app: ASGIApp, access: Access, refusal: Refusal, request_s: float, hosts_of: HookHosts) -> None:
         """
-        :param host: the loopback address that is listened at.
+        :param request_s: seconds in which a request with the token must have arrived.
         """
-        self._app, self._token, self._refusal = app, token.encode(), refusal
-        self._names, self._address = names_of(host, port), f"http://{bracketed(host)}:{port}"
+        self._app, self._access, self._refusal, self._request_s = app, access, refusal, request_s
+        self._hosts_of = hosts_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -81,28 +129,52 @@ class DoorGuard:
         place: ConnectionSlot = scope["state"]["place"]
         place.ask()
         headers, path = Headers(scope=scope), str(scope["path"])
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    sent.setdefault(name, value)
+            await send(message)
+
+        if path.startswith(_HOOKS):
+            place.stand()  # whoever calls has yet to prove that he may
+            status, why = await self._checked_for_hook(headers, path.removeprefix(_HOOKS))
+            await (self._refusal(path, status, why) if status else self._app)(scope, receive, send_with_headers)
+            return
         given, path = _token_of(headers, path)
         status, why = self._checked(headers, given)
-        if not status and not place.sit():
+        if not status and not place.sit("client"):
             status, why = 503, "too many connections at once; end some, or try again in a moment"
         if status:
             place.stand()
             answer = self._refusal(path, status, why)
             if status == 401:
                 answer.headers["WWW-Authenticate"] = "Bearer"
-            await answer(scope, receive, send)
+            await answer(scope, receive, send_with_headers)
             return
-        await self._app({**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}, receive, send)
+        place.allow(self._request_s)
+        await self._app({**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}, receive, send_with_headers)
 
     def _checked(self, headers: Headers, given: str) -> tuple[int, str]:
         """Return the status and the reason of a refusal; 0 if the request is admitted."""
-        if headers.get("host", "").lower() not in self._names:
-            return 421, f"this server answers only at {self._address}; the name that was asked for is another one"
-        if is_foreign(headers, self._names) or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return 403, "a page of another site made this request"
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
+        status, why = self._access.foreignness(headers, links=False)
+        if not status and not self._access.is_token(given):
             return 401, _REFUSED
-        return 0, ""
+        return status, why
+
+    async def _checked_for_hook(self, headers: Headers, name: str) -> tuple[int, str]:
+        """Return the same for a request to a hook, which may come under the names that the hook has."""
+        asked = headers.get("host", "").lower()
+        if asked not in self._access.hosts and {asked, asked.rpartition(":")[0]} & set(await self._hosts_of(name)):
+            return self._access.foreignness(headers, {asked}, links=False)
+        status, why = self._access.foreignness(headers, links=False)
+        return status, why + (" If a tunnel brings this in, add the hook with --host and the tunnel's name." if status == 421 else "")
+
+
+def _first(path: str) -> str:
+    """Return the first name of a path."""
+    return path.removeprefix("/").partition("/")[0]
 
 
 def _token_of(headers: Headers, path: str) -> tuple[str, str]:

@@ -12,11 +12,16 @@ from starlette.responses import Response
 
 from batos.doors.chats import chat_routes
 from batos.doors.embeddings import embedding_routes
+from batos.doors.event_feed import event_routes
+from batos.doors.hooks import hook_routes
+from batos.doors.mcp_route import mcp_routes
 from batos.doors.models import model_routes
 from batos.doors.responses import response_routes
 from batos.doors.routes import DoorServices, RouteGroup, refusal
 
-GROUPS: tuple[RouteGroup, ...] = (model_routes, chat_routes, response_routes, embedding_routes)
+GROUPS: tuple[RouteGroup, ...] = (
+    model_routes, chat_routes, response_routes, embedding_routes, event_routes, mcp_routes, hook_routes,
+)  # fmt: skip
 """The interfaces of the doors. Where two have the same path, the first one answers."""
 
 

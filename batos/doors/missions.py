@@ -80,27 +80,33 @@ class TurnMissions:
             known = await self._log.find(REQUEST, turn.request_key)
             id = await self._id_of(turn, known)
             self._readers[id] += 1
+        heard = self._hearer()
         try:
-            await self._submit(turn, id, link, known)
+            watched = await self._submit(turn, id, link, known, heard)
         except BaseException:
+            self._asker.forget(heard)
             self._uncount(id)
             raise
-        return await self._followed(Following(id, self._hearer(), turn.schema))
+        return await self._followed(Following(id, heard, turn.schema), watched=watched)
 
-    async def _submit(self, turn: ChatTurn, id: str, link: _Link | None, known: list[LoggedTurn]) -> None:
+    async def _submit(self, turn: ChatTurn, id: str, link: _Link | None, known: list[LoggedTurn], heard: Heard) -> bool:
+        """Submit the mission of a turn. Return True if its events are heard from its first one on."""
         images = [await self._uploaded(one) for one in turn.words.images] or None
         more = turn.follows is not None and bool(turn.before or turn.system)  # the client names the turn before, and says the rest itself
         brief = brief_of(turn, alone=link is None or more, chars=self._limits.conversation_chars)
         context = None if link is None else link.mission
         options = {"persona": turn.persona, "context": context, "schema": turn.schema, "images": images, "may_ask": self._may_ask or None}
-        giver = Heard(1, "client")
+        watched = False
         try:
-            await self._asker.tell(giver, "submit", id=id, brief=brief, **options)
+            await self._asker.tell(heard, "submit", id=id, brief=brief, watch=True, **options)
+            accepted = await heard.next() or {}
+            watched = not accepted.get("duplicate") or accepted["state"] in FINAL  # else its state and its question are not told yet
         except MissionIdTaken:
             # The same request may have become another brief: its conversation was not known then, or is not known now.
             if id not in [one.mission for one in known]:
                 raise
         await self._note_conversation(turn, id)
+        return watched
 
     async def _note_conversation(self, turn: ChatTurn, mission: str) -> None:
         if turn.follows is None:  # else the words are not all of it
@@ -117,11 +123,15 @@ class TurnMissions:
     def _hearer(self) -> Heard:
         return Heard(self._limits.events, "client")
 
-    async def _followed(self, following: Following) -> Following:
-        """Begin to hear a mission whose reader is counted already."""
+    async def _followed(self, following: Following, *, watched: bool = False) -> Following:
+        """Begin to hear a mission whose reader is counted already.
+
+        :param watched: True if its events are heard already.
+        """
         self._open.add(following.heard)
         try:
-            await self._asker.tell(following.heard, "watch", id=following.mission)
+            if not watched:
+                await self._asker.tell(following.heard, "watch", id=following.mission)
         except BaseException:
             self.leave(following)
             raise

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from batos.config import Settings
 from batos.console.api_client import Asker
+from batos.console.server import Listen
 from batos.doors import forms
 from batos.doors.access import DoorLimits
 from batos.doors.missions import TurnMissions
@@ -38,6 +39,8 @@ class DoorServices:
     missions: TurnMissions
     plain: PlainModel
     settings: Settings
+    listen: Listen = lambda kind, hear: lambda: None
+    """Subscribes to a kind of events of all missions (`Events.listen`)."""
     at_stop: list[Callable[[], object]] = field(default_factory=list)
     """Called when the doors close, in this order: each ends at once what it keeps open, so that the server can end."""
 

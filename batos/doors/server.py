@@ -1,21 +1,24 @@
-"""The doors as a part of the daemon: their socket, their server, their end.
+"""The daemon's HTTP server: its sockets on loopback, what is served there, its end.
 
-At rest there is only a socket that listens. The web server and what is behind it are loaded when somebody connects for the first time.
+At rest there are only sockets that listen. The web server and what is behind it are loaded when somebody connects for the first time,
+the console's pages when the first of them is asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
 from batos.config import Settings
+from batos.console.access import Access, ConsoleLimits, token_of
+from batos.console.server import ConsolePages, Listen, check_installed, is_installed
 from batos.errors import EndpointError
-from batos.loopback import address_of, bound, bracketed
+from batos.loopback import address_of, bound, bracketed, names_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -26,107 +29,151 @@ if TYPE_CHECKING:
     from batos.doors.turns import PlainModel
 
 log = structlog.get_logger("batos.doors")
-_SETTING = "doors.listen"
+
+
+class WebAddress(NamedTuple):
+    """Address at which the server is to listen."""
+
+    setting: str
+    host: str
+    port: int
+    needed: bool
+    """True if the daemon does not start where the address is taken."""
 
 
 class Doors:
-    """Made by `open`, which takes the address; `run` serves there until `stop`."""
+    """Made by `open`, which takes the addresses; `run` serves there until `stop`.
 
-    def __init__(self, settings: Settings, host: str, listening: socket.socket) -> None:
-        self._settings, self._host, self._listening = settings, host, listening
-        self._port: int = listening.getsockname()[1]
-        self.address = f"http://{bracketed(host)}:{self._port}"
+    `address` is that of the interfaces for clients, "" if there are none; `console` knows that of the pages, None if there are none.
+    """
+
+    def __init__(self, settings: Settings, token: str, sockets: dict[str, socket.socket]) -> None:
+        """
+        :param sockets: those that listen, by the setting with their address.
+        """
+        self._settings, self._sockets = settings, list(sockets.values())
+        at = {setting: listening.getsockname()[:2] for setting, listening in sockets.items()}
+        host, port = at.get("doors.listen") or next(iter(at.values()))
+        self.address = f"http://{bracketed(host)}:{port}" if has_interfaces(settings) else ""
+        names = [name for place in at.values() for name in names_of(*place)]
+        host, port = at.get("console.listen") or (host, port)
+        self._access = Access(token, host, port, ConsoleLimits.of(settings).session_s, names)
+        self.console = self._access if has_pages(settings) else None
         self._called, self._ended = asyncio.Event(), asyncio.Event()
         self._stopping = self._running = False
         self._server: WebServer | None = None
+        self._pages: ConsolePages | None = None
         self._at_stop: list[Callable[[], object]] = []
         self._turns: TurnLog | None = None
 
     @classmethod
     async def open(cls, settings: Settings) -> Doors | None:
-        """Bind the address; connections wait until `run` answers. Return None where the setting asks for no doors, or for doors where the
+        """Bind the addresses; connections wait until `run` answers. Return None where the settings ask for no server, or for one where its
         address is free, and it is not.
 
-        :raises EndpointError: if the address is not on loopback; if it is taken and the setting asks for doors.
+        :raises EndpointError: if an address is not on loopback; if it is taken and the settings ask for what is served there.
+        :raises ConfigError: if the settings ask for the console and what it needs is not installed; if the token cannot be read or made.
         """
-        wanted = settings.doors.enabled
-        if wanted == "off":
+        check_pages(settings)
+        wanted = _addresses(settings)
+        if not wanted:
             return None
-        host, port = door_address(settings)
-        try:
-            return cls(settings, host, bound(host, port, _SETTING, "the doors"))
-        except EndpointError as e:
-            if wanted == "on":
-                raise
-            log.info("doors_not_served", why=e.message)
-            return None
+        token = await asyncio.to_thread(token_of, settings.data)
+        sockets: dict[str, socket.socket] = {}
+        for one in wanted:
+            try:
+                sockets[one.setting] = bound(one.host, one.port, one.setting, "the HTTP server")
+            except EndpointError as e:
+                if one.needed:
+                    for taken in sockets.values():
+                        taken.close()
+                    raise
+                log.info("doors_not_served", why=e.message)
+        return cls(settings, token, sockets) if sockets else None
 
-    async def run(self, handler: DaemonHandler, plain: PlainModel) -> None:
+    async def run(self, handler: DaemonHandler, plain: PlainModel, listen: Listen) -> None:
         """Serve until `stop`.
 
         :param handler: answers requests: the dispatcher.
         :param plain: the model that is asked where a request is no mission.
+        :param listen: subscribes to a kind of events of all missions (`Events.listen`).
         """
         self._running = True
         loop = asyncio.get_running_loop()
         try:
-            loop.add_reader(self._listening, self._called.set)
+            for one in self._sockets:
+                loop.add_reader(one, self._called.set)
             try:
                 await self._called.wait()
             finally:
-                loop.remove_reader(self._listening)
+                for one in self._sockets:
+                    loop.remove_reader(one)
             if not self._stopping:
-                await self._serve(handler, plain)
+                await self._serve(handler, plain, listen)
         finally:
             self._end_answers()
             for listener in getattr(self._server, "servers", ()):  # after a failure they are still open
                 listener.close()
-            self._listening.close()
+            self._close_sockets()
             if self._turns is not None:
                 await asyncio.shield(asyncio.to_thread(self._turns.close))
             self._ended.set()
 
-    async def _serve(self, handler: DaemonHandler, plain: PlainModel) -> None:
-        app = await asyncio.to_thread(self._loaded, handler, plain)
+    async def _serve(self, handler: DaemonHandler, plain: PlainModel, listen: Listen) -> None:
+        app = await asyncio.to_thread(self._loaded, handler, plain, listen)
         from batos.console.connections import WebServer, web_config  # imported late: only a daemon that is called loads a web server
         from batos.doors.access import DoorLimits
         from batos.wire.endpoints import WireLimits
 
-        limits = DoorLimits.of(self._settings)
-        linger_s = WireLimits.of(self._settings).linger_s
+        limits, pages, linger_s = DoorLimits.of(self._settings), self._pages, WireLimits.of(self._settings).linger_s
+        times = [*([limits.request_s] if self.address else ()), *([pages.request_s] if pages is not None else ())]
+        seats = pages.seats if pages is not None else 0
 
         async def look() -> None:
-            """Do nothing: the doors have no clock of their own."""
+            if pages is not None:
+                await pages.look()
 
-        self._server = WebServer(web_config(app, request_s=limits.request_s, seats=limits.connections, linger_s=linger_s), look)
+        config = web_config(app, request_s=min(times), seats=seats, clients=limits.connections, linger_s=linger_s)
+        self._server = WebServer(config, look)
         if not self._stopping:
-            await self._server.serve([self._listening])
+            await self._server.serve(self._sockets)
 
-    def _loaded(self, handler: DaemonHandler, plain: PlainModel) -> ASGIApp:
-        """Load what is behind the socket. Does file work; in a thread."""
-        from batos.console.access import token_of
+    def _loaded(self, handler: DaemonHandler, plain: PlainModel, listen: Listen) -> ASGIApp:
+        """Load what is behind the sockets. Does file work; in a thread."""
         from batos.console.api_client import Asker
-        from batos.doors.access import TOKEN_NAME, DoorGuard, DoorLimits
+
+        asker = Asker(handler, self._settings)
+        log.info("doors", address=self.address or self._access.address)
+        if self.console is not None:
+            from batos.doors.client_settings import settings_of_clients
+
+            clients = settings_of_clients(self.address, self._access.token) if self.address else ()
+            self._pages = ConsolePages(self._settings, self._access, asker, listen, clients)
+            self._at_stop = [self._pages.close]
+            if not self.address:
+                return self._pages
+        from batos.doors.access import DoorGuard, DoorLimits, FrontDoor
         from batos.doors.app import application
+        from batos.doors.hooks import hosts_of
         from batos.doors.missions import TurnMissions
         from batos.doors.routes import DoorServices, refusal
         from batos.doors.turn_log import TurnLog
 
-        asker = Asker(handler, self._settings)
-        self._turns = TurnLog(self._settings.data, DoorLimits.of(self._settings).turns)
-        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings)
-        services.at_stop.append(services.missions.stop)
+        limits = DoorLimits.of(self._settings)
+        self._turns = TurnLog(self._settings.data, limits.turns)
+        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings, listen)
+        services.at_stop.extend((*self._at_stop, services.missions.stop))
         app = application(services)
         self._at_stop = services.at_stop
-        log.info("doors", address=self.address)
-        return DoorGuard(app, token_of(self._settings.data, TOKEN_NAME), self._host, self._port, refusal)
+        guarded = DoorGuard(app, self._access, refusal, limits.request_s, functools.partial(hosts_of, asker))
+        return guarded if self._pages is None else FrontDoor(guarded, self._pages, app.routes, self._access.cookie_name)
 
     async def stop(self) -> None:
-        """End answers under way, whose missions go on; close the socket. May be called again."""
+        """End live pages, and answers under way, whose missions go on; close the sockets. May be called again."""
         self._stopping = True
         self._called.set()
         if not self._running:
-            self._listening.close()
+            self._close_sockets()
             return
         self._end_answers()
         if self._server is not None:
@@ -137,17 +184,47 @@ class Doors:
         for end in self._at_stop:
             end()
 
+    def _close_sockets(self) -> None:
+        for one in self._sockets:
+            one.close()
 
-def door_address(settings: Settings) -> tuple[str, int]:
-    """Return host and port of the doors.
 
+def has_interfaces(settings: Settings) -> bool:
+    """Return True if the server has the interfaces for clients."""
+    return settings.doors.enabled != "off"
+
+
+def has_pages(settings: Settings) -> bool:
+    """Return True if the server has the console's pages: where they are asked for, or go with the interfaces and can be drawn."""
+    return settings.console.enabled == "on" or (settings.console.enabled == "auto" and has_interfaces(settings) and is_installed())
+
+
+def check_pages(settings: Settings) -> None:
+    """Check that the console can be served where the settings ask for it.
+
+    :raises ConfigError: if what it needs is not installed.
+    """
+    if settings.console.enabled == "on":
+        check_installed()
+
+
+def web_address(settings: Settings, setting: str) -> WebAddress | None:
+    """Return an address at which the server is to listen; None if nothing is served there.
+
+    :param setting: `doors.listen` or `console.listen`.
     :raises EndpointError: if the setting is invalid, or other machines could reach the address.
     """
-    return address_of(settings.doors.listen, _SETTING, "the doors are")
+    console, doors = settings.console, settings.doors
+    alone = console.enabled == "on" and not console.listen  # the console is asked for, and has no address but the doors'
+    if setting == "doors.listen":
+        wanted, needed, given = has_interfaces(settings) or alone, doors.enabled == "on" or alone, doors.listen
+    else:
+        wanted, needed, given = bool(console.listen) and has_pages(settings), console.enabled == "on", console.listen
+    return WebAddress(setting, *address_of(given, setting, "the HTTP server is"), needed) if wanted else None
 
 
-def token_file(data: Path) -> Path:
-    """Return the file with the doors' token."""
-    from batos.doors.access import TOKEN_NAME
-
-    return data / TOKEN_NAME
+def _addresses(settings: Settings) -> list[WebAddress]:
+    found = [one for one in (web_address(settings, "doors.listen"), web_address(settings, "console.listen")) if one is not None]
+    if len({(one.host, one.port or one.setting) for one in found}) == 1:
+        return [found[0]._replace(needed=any(one.needed for one in found))]
+    return found

@@ -16,6 +16,7 @@ from batos.concurrency import in_helper
 from batos.forge import lessons, method_prompts
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.session import SynthesisSession
+from batos.forge.tool_readings import stand_in
 from batos.guardian.policy import AuditLimits
 from batos.image import taught_examples
 from batos.mind.attempt import current
@@ -147,8 +148,9 @@ class CandidateSearch:
             method, activity = Method(batch_runner.SELECTOR, text), making.new_activity()
             return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
 
-        asked = cycle.target, cycle.selector, session.args, dict(session.kwargs)
-        spec = specification_of(*asked, intent=cycle.intent, examples=session.taught, slots=session.lacked)
+        obj = stand_in(cycle.target, session.readings) if session.readings else cycle.target
+        asked = cycle.selector, session.args, dict(session.kwargs)
+        spec = specification_of(obj, *asked, intent=cycle.intent, examples=session.taught, slots=session.lacked)
         runner = BatchRunner(
             run, source_bytes=AuditLimits.of(settings).bytes, helpers=spec.helpers, supports=lambda text: not unsupported(text)
         )

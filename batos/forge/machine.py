@@ -26,7 +26,7 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
-from batos.forge import lessons, method_prompts, operation_pins, trials
+from batos.forge import lessons, method_prompts, operation_pins, tool_mends, tool_prompts, tool_readings, trials
 from batos.forge.method_prompts import SynthesisLimits
 from batos.forge.reach_questions import check_growth
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
@@ -38,6 +38,7 @@ from batos.methods.runtime import WriterAwaited, home_of, may_use_tools, misfit,
 from batos.mind import answer_checks
 from batos.mind.attempt import Attempt, current
 from batos.mind.psm import inner_number, lobby_of, run_cycle
+from batos.mind.sealed_sends import speaking_model
 from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
 from batos.resources import charged, give_memory_back
 from batos.tools import connections
@@ -127,6 +128,7 @@ def _give_back() -> None:
 HANDBOOK, PARTS = "handbook", "parts"
 """Writers of methods without a model: `handbook` for an adapted known method, `parts` for a composed one."""
 _WITHOUT_MODEL = (HANDBOOK, PARTS)
+_PLAN_TRIES = 2  # a model that writes no plan then calls its tools one by one
 _DRAWS = 2  # draws for each allowed try: a repeated draft does not count as a try, and the expert may know no other
 _SEARCH_MODULE = (
     "batos.forge.candidate_search"  # a module that loads numpy and dictionaries: late, in a helper thread, and only if a lesson needs it
@@ -207,7 +209,8 @@ async def reify(cycle: UvmObject) -> str:
         intent = intent or dict(held.provenance).get("intent", "")
     cycle.intent = intent
     session_of(cycle).taught = tuple(taught)
-    session_of(cycle).tools = _may_use_tools(cycle)
+    session_of(cycle).sealed = _is_plan(cycle)
+    session_of(cycle).tools = session_of(cycle).sealed or _may_use_tools(cycle)
     return "DECOMPOSING"
 
 
@@ -227,8 +230,11 @@ async def study(cycle: UvmObject) -> str:
         return "SYNTHESIZING"
     cycle.model, chars = _model(cycle, attempt), SynthesisLimits.of(attempt.settings).chars
     cycle.expert = model_registry.writes_methods(_root(cycle), cycle.model)
-    called, tools = (session.args, dict(session.kwargs)), _tool_lines(cycle, attempt)
-    wanted = method_prompts.WantedMethod(cycle.target, cycle.selector, *called, cycle.intent, session.taught, tools)
+    called, (tools, rules) = (session.args, dict(session.kwargs)), await _told_tools(cycle, attempt)
+    doubts = tuple(doubt.reason for doubt in _doubts_about(cycle))
+    obj = tool_readings.stand_in(cycle.target, session.readings) if session.readings else cycle.target
+    wanted = method_prompts.WantedMethod(obj, cycle.selector, *called, cycle.intent, session.taught, tools, rules)
+    wanted = wanted._replace(sealed=session.sealed, doubts=doubts)
     if cycle.expert:
         from batos.synthesis.handbook import handbook  # late import: only a daemon with an expert loads the tables
 
@@ -243,7 +249,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, session.prompt = made, _without_model(session, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        avoid = [*(doubt.reason for doubt in _doubts_about(cycle)), *_earlier_refusals(cycle, attempt)]
+        avoid = [*doubts, *_earlier_refusals(cycle, attempt)]
         session.prompts = (method_prompts.prompt(wanted, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
@@ -259,13 +265,17 @@ async def write(cycle: UvmObject) -> str:
             cycle.written_by = _without_model(session, last)
             return "SYNTHESIZING"
         source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the draft of the model
-        raise _refused(cycle, source, reasons, await search.open_question())
+        raise _refused(cycle, source, reasons, None if session.readings else await search.open_question())
     reply = await (method_prompts.ask_expert if cycle.expert else method_prompts.ask_writer)(cycle, session, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
+    source, repairs = mended.source, tuple(mended.repairs)
+    if session.tools:
+        source, calls = tool_mends.with_calls(source, connections.load(_root(cycle)))
+        repairs += calls
     cycle.draws += 1
-    if not (cycle.expert and any(known == mended.source for known, _ in cycle.refusals)):
+    if not (cycle.expert and any(known == source for known, _ in cycle.refusals)):
         cycle.tries += 1
-    cycle._tmp_synthesis_, cycle.mended = mended.source, tuple(mended.repairs)
+    cycle._tmp_synthesis_, cycle.mended = source, repairs
     cycle.written_by, cycle.written_digest = reply.model, reply.digest
     return "SYNTHESIZING"
 
@@ -290,7 +300,7 @@ async def try_out(cycle: UvmObject) -> str:
     if not reasons and cycle.written_by != "rule" and (whole := await search.add_edge_case(source)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
-    if not reasons and cycle.written_by != "rule" and not session.candidates:
+    if not reasons and cycle.written_by != "rule" and not session.candidates and not session.readings:  # nobody can say what it reads
         cycle.open = await search.ambiguity(source, did)
     if not reasons:
         cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries
@@ -310,8 +320,9 @@ async def try_out(cycle: UvmObject) -> str:
 @Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
-    attempt, session, source = current(), session_of(cycle), cycle._tmp_synthesis_
-    verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools)
+    attempt, session = current(), session_of(cycle)
+    source = tool_readings.with_calls(cycle._tmp_synthesis_, session.readings)
+    verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
     verdict.check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     replaced = before if isinstance(before, Method) else None
@@ -370,6 +381,8 @@ def _spent(cycle: UvmObject) -> bool:
     settings = current().settings
     limits = SynthesisLimits.of(settings)
     bound = limits.expert_tries if cycle._slots.get("expert") else limits.tries
+    if session_of(cycle).sealed:
+        bound = min(bound, _PLAN_TRIES)
     return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
@@ -405,7 +418,9 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 
     :param question: the call that the examples leave open.
     """
-    verdict = current().making.methods.audit(source, cycle.selector, tools=session_of(cycle).tools)
+    session = session_of(cycle)
+    source = tool_readings.with_calls(source, session.readings)
+    verdict = current().making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
     if not verdict.accepted:
         try:
             verdict.check()
@@ -429,10 +444,17 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     session = session_of(cycle)
-    verdict = methods.audit(source, selector, tools=session.tools)
+    draft, source = source, tool_readings.with_calls(source, session.readings)
+    verdict = methods.audit(source, selector, tools=session.tools, sealed=session.sealed)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
-    if fault := answer_checks.fault_of_method_texts(source, _own_words(cycle)):
+    if session.sealed and not verdict.contract["reaches"]:
+        return ["the plan calls no tool; where the request needs none, nothing is planned"], ""
+    if session.readings and not verdict.contract["reaches"]:  # what it answers was so once, and may be otherwise now
+        return ["it uses nothing that the connection answers"], ""
+    if written := {one.slot for one in session.readings} & set(verdict.contract["writes"]):
+        return [f"{', '.join(sorted(written))} is what the connection answers, which a method cannot change"], ""
+    if fault := answer_checks.fault_of_method_texts(draft, _own_words(cycle)):
         return [fault], ""
     cases = [(cycle.target, one) for one in trials.cases(session.args, dict(session.kwargs), session.taught, session.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trials.of_examples(taught_examples.examples_of(_root(cycle), obj, selector)[0])]
@@ -450,7 +472,20 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     outcomes = []
     for obj, case in cases:
         outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, answers))
+    if (recorded := _recorded_call(cycle)) is not None and not any(outcome.reason for outcome in outcomes):
+        case = trials.of_examples([recorded.example])[0]._replace(exchanges=recorded.exchanges)
+        outcomes.append(await trials.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity()))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
+
+
+def _recorded_call(cycle: UvmObject) -> operation_pins.ToolExchange | None:
+    """Return a call that the version before answered well, where the method is written anew for a doubt, and was taught nothing since."""
+    held = cycle.holder._slots.get(cycle.selector)
+    if not isinstance(held, Method) or not _doubts_about(cycle):
+        return None
+    if dict(held.provenance).get("taught") != taught_examples.examples_digest(session_of(cycle).taught):
+        return None
+    return operation_pins.recorded_call(_root(cycle), cycle.holder, held)
 
 
 def _may_use_tools(cycle: UvmObject) -> bool:
@@ -467,16 +502,31 @@ def _may_use_tools(cycle: UvmObject) -> bool:
     return any(taught_examples.allows_tools(root, obj, selector) for obj in (cycle.target, cycle.holder, *_kin(cycle)))
 
 
-def _tool_lines(cycle: UvmObject, attempt: Attempt) -> tuple[str, ...]:
+def _is_plan(cycle: UvmObject) -> bool:
+    """Return True if the method is a plan's (`batos.mind.tool_plans`)."""
+    return cycle.target._slots.get("parent*") is _root(cycle)["lobby"].traits._slots.get("plan")
+
+
+async def _told_tools(cycle: UvmObject, attempt: Attempt) -> tuple[Sequence[str], str]:
+    """Return the tools that the method may use, and what holds for all of them; nothing where it may use none."""
     if not session_of(cycle).tools:
-        return ()
-    words = f"{cycle.selector} {cycle.intent}"
-    if connections.is_connection(_root(cycle), cycle.target):
-        held = connections.pinned(cycle.target)
-        offered = {name for name, _ in attempt.tools.offers()}
-        own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in offered]
-        return method_prompts.operation_lines(held.spec.name, own, words, attempt.settings.tools.offered)
-    return method_prompts.tool_lines(attempt.tools.offers(), words, attempt.settings.tools.offered)
+        return (), ""
+    offers, most, purpose = attempt.tools.offers(), attempt.settings.tools.offered, f"{cycle.selector} {cycle.intent}"
+    if not connections.is_connection(_root(cycle), cycle.target):
+        lines = tool_prompts.plan_lines if session_of(cycle).sealed else tool_prompts.tool_lines
+        return lines(offers, purpose, most), tool_prompts.head(tool for _, tool in offers)
+    held = connections.pinned(cycle.target)
+    callable_ = {name for name, _ in offers}
+    own = [tool for tool in held.tools if f"{held.spec.name}.{tool.name}" in callable_]
+    own = await tool_prompts.ranked(held.spec.name, own, purpose, most)
+    if cycle.expert:
+        session = session_of(cycle)
+        session.readings = await tool_readings.readings(held.spec.name, own, cycle.target, attempt, attempt.making.methods)
+        if session.readings:  # it knows nothing of tools, and much of slots
+            return (), ""
+    limits = SynthesisLimits.of(attempt.settings)
+    room = limits.chars // 2 if cycle.expert else limits.tool_chars
+    return tool_prompts.operation_lines(held.spec.name, own, most, room), tool_prompts.head(own)
 
 
 def _own_words(cycle: UvmObject) -> str:
@@ -490,8 +540,11 @@ def _kin(cycle: UvmObject) -> list[UvmObject]:
 
 
 def _model(cycle: UvmObject, attempt: Attempt) -> str:
-    """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice."""
+    """Return the model that writes (setting `methods.writer`): the expert for methods if there is one, else the writer's own voice. A plan
+    is written by the model of its mission's persona, which was found able to."""
     chosen = attempt.settings.methods.writer
+    if session_of(cycle).sealed:
+        return speaking_model()
     if chosen == "expert":
         return model_registry.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
     return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen

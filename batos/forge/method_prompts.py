@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
@@ -19,8 +19,7 @@ from batos.mind.attempt import Attempt
 from batos.mind.psm import asker_of
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, lookup_order
 from batos.synthesis.specification import parameters, signature
-from batos.tools import connections, doubles
-from batos.tools.definitions import ToolDefinition, identifier
+from batos.tools import connections
 
 if TYPE_CHECKING:  # a daemon without an expert writer has no handbook
     from batos.synthesis.handbook import Handbook, HandbookEntry
@@ -34,7 +33,13 @@ SYSTEM = (
 )
 COMPACT_SYSTEM = "Write one Python method."
 """System prompt of an expert for methods: its training holds the rest."""
-_TOOLS = "It may use these tools, with arguments by name; one that fails raises RuntimeError, one that is refused PermissionError:"
+_SEALED = (
+    "It is a plan: all calls stand in it before any tool has answered. Numbers, truth values, enumerations and dates that a tool answers "
+    "are plain. Any other text is sealed: do not compare, cut, format or join it. Read it by text.number_in_('words before it'), "
+    "text.one_of_(['a', 'b']), text.lines_() or text.read_(json_schema), hand it to self.think_('what to do with it', text), give it whole "
+    "to a tool as its text, body or message, or return it. Addresses and paths are written out. What acts in a loop is bounded by a "
+    "literal: for item in items[:10]. Return what the request asks for."
+)
 VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
 """Indexes of the handbook's methods, nearest first, in the prompt of an expert: at first the three nearest, in further draws others or
 none. Other methods change the draft more than another random seed does.
@@ -44,6 +49,7 @@ TOLD = 0.9
 _VALUE = 80  # greatest number of characters of a value in a prompt
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
+_COMPACT_DOUBT = 300  # greatest number of characters of a doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,9 @@ class SynthesisLimits(Limits):
     ahead_s: float = limit(10.0, ge=0, le=86_400)
     """Seconds after the start from which the tables for an expert's lessons are loaded, if objects were sent messages; 0: at a lesson."""
     chars: int = limit(4000, ge=500, le=100_000)
-    """Greatest number of characters of a request for a method."""
+    """Greatest number of characters of a request for a method, but for its tools."""
+    tool_chars: int = limit(6000, ge=500, le=100_000)
+    """Greatest number of characters of the tools in such a request."""
     reasons: int = limit(4, ge=1, le=32)
     """Greatest number of reasons of a refusal in the next prompt."""
     lessons: int = limit(20, ge=0, le=1000)
@@ -83,7 +91,10 @@ class WantedMethod(NamedTuple):
     """A method that a model shall write: its receiver, the message that asked for it, its purpose, and its examples.
 
     :ivar intent: the purpose in words; "" where the selector alone tells it.
-    :ivar tools: tools that the method may use, one line each.
+    :ivar tools: tools that the method may use, the weightiest first, one text each.
+    :ivar rules: what holds for all of them.
+    :ivar sealed: True for a plan, to which free texts of tools are sealed.
+    :ivar doubts: reasons why the version before is written anew.
     """
 
     obj: UvmObject
@@ -93,68 +104,30 @@ class WantedMethod(NamedTuple):
     intent: str = ""
     examples: Sequence[Example] = ()
     tools: Sequence[str] = ()
-
-
-def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
-    """Return tools as a prompt shows them, in the form in which a method calls them: those that share most words with its purpose.
-
-    :param offers: tools with their names `CONNECTION.TOOL`.
-    """
-    asked = _words(purpose)
-    shared = {name: len(asked & _words(f"{name} {tool.description}")) for name, tool in offers}
-    best = sorted(offers, key=lambda offer: -shared[offer[0]])[:most]
-    shown = [(name.partition(".")[0], replace(tool, name=identifier(tool.name))) for name, tool in best]
-    return tuple(f"self.tools.{identifier(connection)}.{tool.line()}" for connection, tool in shown)
-
-
-def operation_lines(connection: str, tools: Sequence[ToolDefinition], purpose: str, most: int) -> tuple[str, ...]:
-    """Return a connection's own tools as the prompt of one of its methods shows them: with the types of the arguments, and the shape of
-    the answer where it is known. Those that share most words with the purpose come first.
-    """
-    asked = _words(purpose)
-    best = sorted(tools, key=lambda tool: -len(asked & _words(f"{_HUMP.sub('_', tool.name)} {tool.description}")))[:most]
-    return tuple(_operation_line(connection, tool) for tool in best)
-
-
-def _operation_line(connection: str, tool: ToolDefinition) -> str:
-    required = set(tool.parameters.get("required") or ())
-    given = [
-        f"{identifier(name)}{'' if name in required else '?'}: {doubles.shape(schema, _ARGUMENT_CHARS) or 'any'}"
-        for name, schema in (tool.parameters.get("properties") or {}).items()
-    ]
-    answer = doubles.shape(tool.result)
-    told = tool.line().partition("): ")[2]
-    does = f": {told}" if told else ""
-    return f"self.tools.{identifier(connection)}.{identifier(tool.name)}({', '.join(given)}){f' -> {answer}' if answer else ''}{does}"
-
-
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ARGUMENT_CHARS = 80
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in re.split(r"[\W_]+", text.lower()) if len(word) > 2}
+    rules: str = ""
+    sealed: bool = False
+    doubts: Sequence[str] = ()
 
 
 def prompt(wanted: WantedMethod, *, lessons: Sequence[str], chars: int) -> str:
-    """Return the request for a method to a general model, of at most `chars` characters. The least important parts are left out first.
+    """Return the request for a method to a general model, of at most `chars` characters but for its tools. The least important parts are
+    left out first.
 
     :param lessons: reasons of earlier refusals.
     """
-    obj, selector, args, kwargs, intent, examples, tools = wanted
-    head = [f"Object: {_title(obj)}", *_slots(obj)]
+    obj, selector, args, kwargs, intent, examples, tools, rules, sealed, _ = wanted
+    head = [f"Object: {_title(obj)}", *_slots(obj)] if not _kept_as(obj) else [f"Object: {obj.name}, a connection to a place outside"]
     core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
     if args or kwargs:
         core.append(f"Called with: {_call(args, kwargs)}")
     core += [f"Example: {_example(selector, one)}" for one in examples]
-    core += [_TOOLS, *tools] if tools else []
     optional = [f"Avoid: {lesson}" for lesson in lessons[:_LESSONS]]
     optional += [f"A method of the same object:\n{source}" for source in neighbours(obj, selector)]
     text = "\n".join((*head, *core))
     for part in optional:
         if len(text) + len(part) + 1 <= chars:
             text += f"\n{part}"
-    return text[:chars]
+    return "\n".join((text[:chars], *([rules, *tools] if tools else ()), *([_SEALED] if sealed else ())))
 
 
 def compact(
@@ -175,7 +148,7 @@ def compact(
     :param own: methods of the image itself, which count as the handbook's.
     :param views: which of the nearest methods are shown, of `VIEWS`.
     """
-    obj, selector, args, kwargs, intent, examples, tools = wanted
+    obj, selector, args, kwargs, intent, examples, tools, _, _, doubts = wanted
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
@@ -186,6 +159,7 @@ def compact(
     if sends:
         lines.append(f"sends: {', '.join(sends)}")
     lines += tools
+    lines += [f"but {reason[:_COMPACT_DOUBT]}" for reason in doubts[:1]]
     if args or kwargs:
         lines.append(f"called with {_call(args, kwargs)}")
     for one in examples[:_COMPACT_EXAMPLES]:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from batos.objects import Example, UvmObject
 
 if TYPE_CHECKING:  # a daemon without an expert writer does not load the search
+    from batos.forge.tool_readings import ToolReading
     from batos.synthesis.handbook import HandbookEntry
     from batos.synthesis.ranking import Passed
 
@@ -37,6 +38,8 @@ class SynthesisSession:
     :ivar lacked: slots that the receiver has for that call, beside its own.
     :ivar taught: examples of the message.
     :ivar tools: True if the method may use tools.
+    :ivar readings: what the connection that the method is for answers now, where an expert writes it.
+    :ivar sealed: True if it is a plan's: free texts that tools answer it are sealed.
     :ivar prompts: requests that a model may be asked, the first one first.
     :ivar prompt: the request that the current draft answers; "" where no model wrote it.
     :ivar candidates: sources that passed all trials.
@@ -51,6 +54,8 @@ class SynthesisSession:
     lacked: tuple[tuple[str, Any], ...] = ()
     taught: tuple[Example, ...] = ()
     tools: bool = False
+    readings: tuple[ToolReading, ...] = ()
+    sealed: bool = False
     prompts: tuple[str, ...] = ()
     prompt: str = ""
     candidates: tuple[MethodCandidate, ...] = ()

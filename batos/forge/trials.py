@@ -35,6 +35,8 @@ class Case(NamedTuple):
     expected: Example | None = None
     slots: tuple[tuple[str, Any], ...] = ()
     """Slots that the receiver has before the call, if the example does not give them."""
+    exchanges: Mapping[tuple[str, str], Sequence[Any]] | None = None
+    """Answers to the calls of a recorded mission, by tool and arguments: nothing else is called or known then."""
 
 
 class Outcome(NamedTuple):
@@ -45,6 +47,8 @@ class Outcome(NamedTuple):
     case: Case
     reason: str
     did: str = ""
+    doubled: bool = False
+    """True if a double answered in the place of a tool."""
 
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
@@ -93,7 +97,7 @@ async def run(
         sandbox = await methods.sandbox()
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts) as entered:
-                entered.trial.recorded = answers
+                entered.trial.recorded, entered.trial.exchanges = answers, case.exchanges
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
             return Outcome(case, "")
@@ -111,7 +115,7 @@ async def run(
             "" if case.expected is None or entered.trial.doubled else _difference(case, case.expected, method.selector, value, receiver)
         )
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
-        return Outcome(case, reason, repr((history.uncut(value), left)))
+        return Outcome(case, reason, repr((history.uncut(value), left)), entered.trial.doubled)
 
 
 def _is_fault_of_form(error: Exception, source: str) -> bool:

@@ -136,8 +136,10 @@ CAPABILITIES: dict[str, frozenset[str]] = {
         "aiohttp ftplib http httpx imaplib poplib requests smtplib socket socketserver ssl telnetlib urllib urllib3 websockets xmlrpc zmq"
     ),
     "tools": frozenset(),
+    "sealed": frozenset(),
 }
-"""Modules and builtins that a granted capability allows; the sandbox offers none of them. `tools` allows sends to connections instead."""
+"""Modules and builtins that a granted capability allows; the sandbox offers none of them. `tools` allows sends to connections instead;
+`sealed` allows nothing: free texts that tools answer are sealed, and the rule `sealed` holds."""
 
 _IMPORT_HINTS: dict[str, str] = {
     "dataclasses": "Use a dict, or collections.namedtuple.",

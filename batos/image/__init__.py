@@ -12,6 +12,7 @@ from batos.image.living_image import LivingImage
 from batos.image.method_doubts import MethodDoubts
 from batos.image.mission_index import Ended, EndedTree, Folded, LineTree, NumberTree
 from batos.image.model_registry import KnownModels
+from batos.image.notices import NoticeOutbox
 from batos.image.server import ImageUse
 from batos.image.taught_examples import Taught
 
@@ -33,6 +34,7 @@ __all__ = [
     "MethodDoubts",
     "MissionTree",
     "Newest",
+    "NoticeOutbox",
     "NumberTree",
     "PartialText",
     "PendingSet",

@@ -157,6 +157,8 @@ def _no_object(part: str, target: str, holder: UvmObject) -> UnknownTarget:
     kinds = {Intent: "an intent", Method: "a method", Primitive: "a primitive"}
     instead = f": it is {kinds.get(type(holder._slots[part]), 'data')}" if part in holder._slots else nearest(part, names)
     there = f"there are: {', '.join(names)}" if names else "there are none"
+    if holder is holder._p_jar.root()["lobby"]._slots.get("tools"):
+        there = f"`batos tools add {part or 'NAME'}` connects one; {there}"
     return UnknownTarget(f"no object {part!r} on the path {target!r}{instead}; {there}")
 
 

@@ -27,7 +27,7 @@ from persistent import Persistent
 
 from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, RoleRefused, UnknownMission
-from batos.image import blobs, effects, journal, mission_index
+from batos.image import blobs, effects, journal, mission_index, notices
 from batos.image.blobs import Pictures
 from batos.image.journal import Journal
 from batos.image.mission_index import COMPLETE as COMPLETE
@@ -423,6 +423,7 @@ def settle(root: Root, id: str, recalled: bool = True) -> None:
         if mission.state in FINAL:
             effects.end_unsent(root, id)
             ledger.ended.by(mission.state)[mission.number] = mission
+            notices.note_end(root, mission, mission.state == FAILED)
         if recalled:
             journal.forget_shown(journal.of(mission))
 
@@ -536,6 +537,7 @@ def ask_question(root: Root, id: str, question: str, occurrence: int, ended: int
             new["grant"] = True
         asked.append(new)
         mission.questions = compact(asked)
+        notices.note_question(root, mission, question)
     uncount_attempt(root, id, ended)
 
 

@@ -47,7 +47,8 @@ from batos.image.storage import (
     sync_to_disk,
 )
 from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
-from batos.objects import Primitive, Root, UvmObject
+from batos.objects import Root, UvmObject
+from batos.objects import add_missing as add_missing
 
 VERSION = 1
 GenesisStep = Callable[[UvmObject], None]
@@ -73,13 +74,6 @@ def awaken(root: Root, steps: Sequence[GenesisStep]) -> bool:
     if root["genesis"] < VERSION:
         root["genesis"] = VERSION
     return new
-
-
-def add_missing(target: UvmObject, **slots: Any) -> None:
-    """Set those slots that `target` does not have itself; its own slots stay."""
-    for name, value in slots.items():
-        if name not in target._slots:
-            target._slots[name] = value() if callable(value) and not isinstance(value, UvmObject | Primitive) else value
 
 
 def _lobby() -> UvmObject:

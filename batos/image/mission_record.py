@@ -16,6 +16,10 @@ from batos.image.mission_index import FAILED, FINAL, Line
 from batos.objects import UvmObject
 
 ACCEPTED = "ACCEPTED"
+FROM_OTHERS = frozenset({"hook", "folder"})
+"""Origins of missions whose briefs hold text of others: they have read it from their first moment."""
+WITH_FILES = frozenset({"folder"})
+"""Origins of missions whose briefs hold files of their user."""
 
 DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,

@@ -53,6 +53,22 @@ class FolderWatcher:
         await self._image.system(_watch, path, (*identity, *exclude), mission="ingest")
         self._wake.set()
 
+    def excluded(self, folder: str) -> tuple[str, ...] | None:
+        """Return the ignore patterns of a watched folder; None if it is not watched."""
+        told = self._image.read(lambda root: library_of(root).watched.get(folder))
+        return None if told is None else tuple(told[2:])
+
+    async def files(self, folder: str) -> Stamps:
+        """Return the files of a watched folder that can be read, each with its time and size.
+
+        :raises Unreadable: if it is not watched, or cannot be read now.
+        """
+        exclude = self.excluded(folder)
+        if exclude is None:
+            raise Unreadable(f"{folder} is not watched; `batos ingest --watch {folder}` has it watched")
+        found, _, _ = await in_helper(_stamps, folder, self._limits.folder_files, self._ingest.premises, exclude)
+        return found
+
     async def remove(self, folder: str) -> None:
         """Stop watching a folder; its documents stay.
 

@@ -185,12 +185,14 @@ class MethodRuntime:
         self._started = False
         self._writers_known = writers_known
 
-    def audit(self, source: str, selector: str, *, tools: bool = False) -> Verdict:
+    def audit(self, source: str, selector: str, *, tools: bool = False, sealed: bool = False) -> Verdict:
         """Return the guardian's verdict, by the policy of the settings.
 
         :param tools: True for a method that may use tools: the policy grants that besides.
+        :param sealed: True for a plan, to which free texts of tools are sealed; likewise.
         """
-        policy = self._policy.granting(TOOLS) if tools else self._policy
+        granted = [name for name, wanted in ((TOOLS, tools), (SEALED, sealed)) if wanted]
+        policy = self._policy.granting(*granted) if granted else self._policy
         there = self.image.read(connections.reachable_tools) if TOOLS in policy.capabilities else None
         verdict = self._guardian.audit(source, selector, policy, tools=there)
         self.bus.publish(SourceAudited(verdict.accepted))
@@ -228,13 +230,18 @@ class MethodRuntime:
             await self._sandbox.close()
 
 
-TOOLS = "tools"
-"""Capability of the guardian's policy that lets a method use tools."""
+TOOLS, SEALED = "tools", "sealed"
+"""Capability of the guardian's policy that lets a method use tools; and that of plans, to which free texts of tools are sealed."""
 
 
 def may_use_tools(method: Method) -> bool:
     """Return True if the policy under which a method was written lets it use tools."""
     return TOOLS in str(dict(method.provenance).get("policy", "")).split("+")
+
+
+def is_sealed(method: Method) -> bool:
+    """Return True if free texts that tools answer to a method are sealed: it is a plan."""
+    return SEALED in str(dict(method.provenance).get("policy", "")).split("+")
 
 
 def home_of(obj: UvmObject, selector: str) -> UvmObject:

@@ -268,6 +268,10 @@ class Attempt:
         found = None if self.has_begun else self._errand
         return None if found is None or (found.kind not in KNOWN and self.tools.offers()) else found
 
+    def forget_errand(self) -> None:
+        """Look anew if the mission's errand can be done: something was connected."""
+        self.__dict__.pop("errand", None)
+
     @property
     def open_errand(self) -> Errand | None:
         """Return the errand that a tool may do. Where none does, the mission is told that it cannot be done."""

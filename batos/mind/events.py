@@ -34,20 +34,12 @@ class Events:
 
     def watch(self, mission: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with every event of a mission, until the returned function is called."""
-        self._watchers.setdefault(mission, []).append(watcher)
+        return _joined(self._watchers, mission, watcher)
 
-        def stop() -> None:
-            watchers = self._watchers.get(mission, [])
-            if watcher in watchers:
-                watchers.remove(watcher)
-            if not watchers:
-                self._watchers.pop(mission, None)
-
-        return stop
-
-    def listen(self, kind: str, watcher: Watcher) -> None:
-        """Call `watcher` with every event of a kind (`state`, `token`, `result` ...), of every mission."""
-        self._listeners.setdefault(kind, []).append(watcher)
+    def listen(self, kind: str, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` with every event of a kind (`state`, `token`, `result` ...), of every mission, until the returned function is
+        called."""
+        return _joined(self._listeners, kind, watcher)
 
     def heard(self, mission: str, kind: str) -> bool:
         """Return True if a client or a part of the daemon receives events of this kind of this mission."""
@@ -63,6 +55,20 @@ class Events:
         elif kind == "result":
             error = event.get("error")
             self._bus.publish(MissionEnded(mission, event["state"], event.get("persona"), error["code"] if error else None))
+
+
+def _joined(table: dict[str, list[Watcher]], key: str, watcher: Watcher) -> Callable[[], None]:
+    """Add a watcher under a key; return the function that takes it away, which may be called again."""
+    table.setdefault(key, []).append(watcher)
+
+    def stop() -> None:
+        watchers = table.get(key, [])
+        if watcher in watchers:
+            watchers.remove(watcher)
+        if not watchers:
+            table.pop(key, None)
+
+    return stop
 
 
 class TextBatch:

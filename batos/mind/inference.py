@@ -17,7 +17,7 @@ import base64
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -147,6 +147,8 @@ class AttemptTally:
         """True in a trial from its first call on that a double of the tool answered: what is answered from then on is no fact."""
         self.recorded: Mapping[str, Any] = {}
         """Answers of tools (`CONNECTION.TOOL`) for a trial, in the place of doubles: as they were recorded before."""
+        self.exchanges: Mapping[tuple[str, str], Sequence[Any]] | None = None
+        """In a trial of a recorded call: what each tool answered to these arguments, in order. No other call is known there."""
 
     def copy(self) -> AttemptTally:
         """Return counters that go on from here, and leave these as they are."""
@@ -154,7 +156,7 @@ class AttemptTally:
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.taken, new.agreed, new.calls = set(self.taken), dict(self.agreed), Counter(self.calls)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
-        new.doubled, new.recorded = self.doubled, self.recorded
+        new.doubled, new.recorded, new.exchanges = self.doubled, self.recorded, self.exchanges
         return new
 
 

@@ -23,7 +23,7 @@ from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed, InvalidInput
 from batos.image import history
 from batos.image.living_image import add_missing
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import noted_by
@@ -81,7 +81,8 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
         day = datetime.date.fromtimestamp(attempt.mission.accepted).toordinal()  # as for `today` of a question
-        origin = noted_by(kept, attempt.mission.brief, attempt.mission.message, (one.text for one in attempt.tally.used))
+        given = "" if attempt.mission.origin in FROM_OTHERS else attempt.mission.brief  # its words are not its user's
+        origin = noted_by(kept, given, attempt.mission.message, (one.text for one in attempt.tally.used))
         draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day, origin=origin)
         shelver = attempt.evidence.memory.shelver
         segment = remember_document(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)

@@ -11,6 +11,7 @@ without the grant cannot borrow one from another. A grant is for one version of 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +23,13 @@ from batos.errors import GrantNeeded, ImageDamaged, InvalidInput, MessageNotUnde
 from batos.image import history, taught_examples
 from batos.image.history import resolve
 from batos.image.living_image import add_missing
-from batos.methods.runtime import may_use_tools, parameters_of
-from batos.mind import tool_messages
+from batos.methods.runtime import is_sealed, may_use_tools, parameters_of
+from batos.mind import sealed_sends, tool_messages
 from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find, is_new, lookup_order
 from batos.objects.json_form import oid_of
 from batos.sandbox import LOOKUP, UNDERSTANDS, Invocation, senders
-from batos.tools import connections, operation_messages
+from batos.tools import connections, known_places, operation_messages
 
 _TITLE = 80  # greatest number of characters of an object's name in a question
 _SHOWN = 400  # greatest number of characters of a message in an error; a question shows the whole message
@@ -179,6 +180,14 @@ async def deliver(
     :param start: objects to look the selector up in, in order and with what they inherit, instead of `obj`; the receiver stays `obj` (a
         resend).
     """
+    run = scope.current().run
+    if run is None or not is_sealed(run.method):
+        return await _delivered(obj, selector, args, kwargs, start)
+    sent = functools.partial(_delivered, obj, selector, args, kwargs, start)
+    return await sealed_sends.answered(run, obj, selector, [*args, *kwargs.values()], sent)
+
+
+async def _delivered(obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], start: tuple[UvmObject, ...]) -> Any:
     held = find(obj, selector) if not start else next(filter(None, (find(one, selector) for one in start)), None)
     if held is None and selector in BUILT_IN:
         return _copy(obj, selector, tuple(args), dict(kwargs))
@@ -194,7 +203,7 @@ async def deliver(
         answer = value(obj, *args, **kwargs)
         return await answer if inspect.isawaitable(answer) else answer
     if (args or kwargs) and find(obj, UNDERSTANDS) is not None:  # what it understands may have the name of a slot
-        return await deliver(obj, UNDERSTANDS, (selector, *args), kwargs)
+        return await _delivered(obj, UNDERSTANDS, (selector, *args), kwargs, ())
     if args or kwargs:
         raise InvalidInput(f"slot {selector!r} of {obj!r} holds data and takes no arguments")
     return value
@@ -209,9 +218,10 @@ async def _generated(
     making = attempt.making
     for hook in (UNDERSTANDS, LOOKUP):
         if held is None and find(obj, hook) is not None and not tool_messages.wants_method(obj, selector):
-            return await deliver(obj, hook, (selector, *args), kwargs)
+            return await _delivered(obj, hook, (selector, *args), kwargs, ())
     if held is None and (own := find(obj, "_doesNotUnderstand_")) is not None:  # an object may define its own answer to unknown messages
-        return await deliver(obj, "_doesNotUnderstand_", (selector, *args), kwargs) if isinstance(own[1], Method | Primitive) else None
+        answers = isinstance(own[1], Method | Primitive)
+        return await _delivered(obj, "_doesNotUnderstand_", (selector, *args), kwargs, ()) if answers else None
     if held is not None and isinstance(held[1], Method) and not tool_messages.is_doubted(*held):
         holder, method = held
     else:
@@ -259,6 +269,8 @@ def check_message(
     :raises UnknownTool: if it means a tool of a connection that is suspended, or more than one.
     :raises InvalidInput: for arguments that do not fit, and for a selector that looks like a slip.
     """
+    if _looks_for_connection(root, target, selector, write=write):
+        return
     obj = resolve(root, target)
     held = find(obj, selector)
     connected = connections.is_connection(root, obj)
@@ -275,6 +287,15 @@ def check_message(
         _check_arguments(obj, selector, held[1], args, kwargs)
     elif not (write or selector in BUILT_IN or (not connected and any(find(obj, hook) is not None for hook in _HOOKS))):
         _check_name(root, obj, target, selector)
+
+
+def _looks_for_connection(root: Root, target: str, selector: str, *, write: bool) -> bool:
+    """Return True if a message is sent to a connection that is not there: its mission looks for one. The messages that each connection
+    understands mean one that is there, and a name that is nearly that of one is taken for a slip."""
+    name = known_places.wanted_name(root, target)
+    if name is None or selector in BUILT_IN or find(root["lobby"].traits.connection, selector) is not None:
+        return False
+    return write or not similar_selectors(name, connections.load(root))
 
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:

@@ -164,6 +164,11 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     from batos.mind.tool_rounds import use_tools  # late import: it loads the tables of the choice, which only connections need
 
     role, system = _voice(cycle)
+    if (planned := await _by_plan(str(cycle.brief), role)) is not None:
+        if planned.error is None:
+            return None
+        cycle.cannot = "tool"
+        return f"I could not do it: {_short(planned.error.message)}"
     done, native = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
@@ -178,6 +183,15 @@ async def _by_tools(cycle: UvmObject) -> str | None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone(), connected=True)
     return None
+
+
+async def _by_plan(brief: str, role: str) -> tool_use.Called | None:
+    """Have a brief planned and carried out as one method, where it asks for that. Return what came of it; None where it is done call by
+    call."""
+    from batos.mind import tool_plans
+    from batos.mind.tool_rounds import wants_plan
+
+    return await tool_plans.carry_out(brief) if await wants_plan(current(), brief, role) else None
 
 
 def _short(text: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from batos.errors import MethodError
 from batos.image import history, taught_examples
+from batos.image.mission_record import FROM_OTHERS
 from batos.memory.chunking import ITEM, sentences
 from batos.memory.tokenizer import Subject, contents_of, subject_of
 from batos.methods.runtime import parameters_of, takes
@@ -357,6 +358,9 @@ class AnsweringCall(NamedTuple):
         return {"target": history.oid_of(self.target), "name": self.target.name, "selector": self.selector, "args": list(self.args)}
 
 
+_NOT_A_USER = {"system", *FROM_OTHERS}  # origins of briefs whose words call no method
+
+
 class _Reading(NamedTuple):
     """A brief as words and values."""
 
@@ -371,7 +375,7 @@ def method_call_for(lobby: UvmObject, attempt: Attempt, brief: str) -> Answering
     mission = attempt.mission
     asked_otherwise = any(getattr(mission, name) not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     asked_otherwise = asked_otherwise or bool(mission.images)  # a method sees no picture
-    if ThinkingLimits.of(attempt.settings).call_methods == "off" or mission.origin == "system" or asked_otherwise or len(brief) > _CHARS:
+    if ThinkingLimits.of(attempt.settings).call_methods == "off" or mission.origin in _NOT_A_USER or asked_otherwise or len(brief) > _CHARS:
         return None
     readings = list(_readings(brief))  # readings first: most briefs contain no values
     calls = [

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from batos.mind.brief_values import NAME, QUOTED, folded, values_of, words_of
-from batos.mind.tool_facts import Kind, facts_of, kinds_given, marks_of
+from batos.mind.tool_facts import Kind, ToolFacts, facts_of, kinds_given, marks_of
 from batos.tools.definitions import ToolDefinition
 
 CLAUSES, NAMES = 6, 4
@@ -25,6 +25,7 @@ CLAUSES, NAMES = 6, 4
 CLAUSE, TITLE = 0.9, 0.8
 """Weights of the likeness of a clause, and of the likeness to a tool's title alone"""
 _WORDS, _ANSWERED, _AGAIN = 0.3, 0.4, 0.7  # weights of shared words, of those that only a result has, and of those that were met before
+_ALIKE = 0.3  # weight of what a tool has in common with one that was chosen: a near double brings little
 _SHORT = 12.0  # sum of rarities at which words count by their weight: a long brief does not thin them out as much as its length says
 _PATH = 0.5  # weight of the share of a path's words that the brief has
 _KIND, _BESIDE, _AGENT = 0.3, 0.4, 0.4  # weights of a thing that the brief names: in general, beside its name, and as one who did something
@@ -63,6 +64,12 @@ class ToolCatalogue:
         self._gives = [kinds_given(one, set(self.labels), self._marks) for one in self._facts]
         counts = Counter(stem for one in self._facts for stem in {*one.words, *one.answers})
         self._rarity = {stem: math.log(1 + len(tools) / count) for stem, count in counts.items()}
+        self._callers = {
+            kind: min(able, key=lambda at: (len(self._facts[at].path), at))
+            for kind in self.labels
+            if (able := [at for at, one in enumerate(self._facts) if self._tells_of_caller(one) and kind in self._gives[at]])
+        }
+        """the tool that answers who calls, by the things that it gives"""
         self._readers = {one.path: at for at, one in enumerate(self._facts) if one.path and not one.acts}
         self.lookups: dict[Kind, list[int]] = {}
         """places of the tools that look for a thing by a free text"""
@@ -107,14 +114,17 @@ class ToolCatalogue:
                 if plausible[kind] >= _PLAUSIBLE * plausible[ordered[0]] and len(found) < k:
                     found[max(self.lookups[kind], key=base.__getitem__)] = None
         met: dict[str, float] = {}
+        doubled = [max((self._common(at, other) for other in found), default=0.0) for at in range(len(self.tools))]
         while len(found) < min(k, len(self.tools)):
             rated = [
-                one + _WORDS * self._shared(at, known, met) + _PATH * self._path_share(at, said, met.keys()) for at, one in enumerate(base)
+                one + _WORDS * self._shared(at, known, met) + _PATH * self._path_share(at, said, met.keys()) - _ALIKE * doubled[at]
+                for at, one in enumerate(base)
             ]
             best = max((at for at in range(len(rated)) if at not in found), key=rated.__getitem__)
             for at in self._chain(best, rated, found)[: k - len(found)]:
                 found[at] = None
                 met |= dict.fromkeys(known.keys() & self._facts[at].words.keys(), _AGAIN)
+                doubled = [max(one, self._common(at, other)) for other, one in enumerate(doubled)]
         return list(found)
 
     def _known(self, text: str) -> dict[str, float]:
@@ -123,16 +133,26 @@ class ToolCatalogue:
 
     def _shared(self, at: int, known: Mapping[str, float], met: Mapping[str, float]) -> float:
         words, answers = self._facts[at].words, self._facts[at].answers
-        whole = sum(known.values())
-        gain = sum(
+        whole = math.fsum(known.values())
+        gain = math.fsum(
             rare * max(words.get(stem, 0.0), _ANSWERED * answers.get(stem, 0.0)) * met.get(stem, 1.0) for stem, rare in known.items()
         )
         return gain / (whole * _SHORT) ** 0.5 if whole else 0.0
 
     def _path_share(self, at: int, said: frozenset[str], met: Collection[str]) -> float:
         path = self._facts[at].path_words
-        whole = sum(self._rarity[stem] for stem in path)
-        return sum(self._rarity[stem] * (_AGAIN if stem in met else 1.0) for stem in path & said) / whole if whole else 0.0
+        whole = math.fsum(self._rarity[stem] for stem in path)
+        return math.fsum(self._rarity[stem] * (_AGAIN if stem in met else 1.0) for stem in path & said) / whole if whole else 0.0
+
+    def _common(self, at: int, other: int) -> float:
+        """Return the share of the words of two tools that both have, by rarity."""
+        one, two = self._facts[at].words.keys(), self._facts[other].words.keys()
+        whole = math.fsum(self._rarity[stem] for stem in one | two)
+        return math.fsum(self._rarity[stem] for stem in one & two) / whole if whole else 0.0
+
+    @staticmethod
+    def _tells_of_caller(one: ToolFacts) -> bool:
+        return one.own and not one.acts and not one.needs and () in one.holds and "{" not in one.path
 
     def _asked(self, at: int, text: str, plausible: Mapping[Kind, float]) -> float:
         """Return what speaks for a tool by what it does and for whom."""
@@ -152,6 +172,9 @@ class ToolCatalogue:
             chain.append(reading)
         while open_ and len(chain) < _CHAIN:
             need = open_.pop(0)
+            if (caller := self._callers.get(need)) is not None:  # a thing that somebody else made is not the caller's
+                chain += [] if caller in chain else [caller]
+                continue
             if any(need in self._gives[one] for one in (*found, *chain) if one != at):
                 continue
             able = [one for one, gives in enumerate(self._gives) if need in gives and one not in chain]

@@ -15,6 +15,7 @@ from batos.image import history, method_doubts
 from batos.image.living_image import add_missing
 from batos.methods.reach import fault_of_call
 from batos.methods.runtime import may_use_tools
+from batos.mind import sealed_sends
 from batos.mind.attempt import attempt_or_none, current
 from batos.objects import Method, Primitive, UvmObject
 from batos.sandbox import LOOKUP, UNDERSTANDS, senders
@@ -39,8 +40,9 @@ async def understand(connection: UvmObject, selector: str, *args: Any, **kwargs:
     :raises ToolFailed, GrantRefused, ToolsTied, InvalidInput: see `call_tool`.
     """
     tool = operation_messages.operation_of(connection, selector) or connections.pinned(connection).tool(selector)
-    given = operation_messages.arguments_of(f"{connection.name}.{tool.name}", tool, args, kwargs)
-    return await call_tool(connection, tool.name, given)
+    given, named = sealed_sends.opened_arguments(args), dict(zip(kwargs, sealed_sends.opened_arguments([*kwargs.values()]), strict=True))
+    arguments = operation_messages.arguments_of(f"{connection.name}.{tool.name}", tool, given, named)
+    return await call_tool(connection, tool.name, sealed_sends.check_destinations(connection, arguments))
 
 
 def wants_method(obj: UvmObject, selector: str) -> bool:
@@ -84,12 +86,13 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
     :param arguments: by name, as the tool's schema has them.
     :raises ToolFailed, GrantRefused, ToolsTied, UnknownTool, InvalidInput: see `call_tool`.
     """
-    given = {} if arguments is None else history.whole(arguments)
+    [held] = sealed_sends.opened_arguments([arguments])
+    given = {} if held is None else history.whole(held)
     if not isinstance(tool, str) or not isinstance(given, dict):
         raise InvalidInput(
             "call_ takes the name of a tool and its arguments as an object: `call_('get_current_time', {'timezone': 'UTC'})`"
         )
-    return await call_tool(connection, tool, given)
+    return await call_tool(connection, tool, sealed_sends.check_destinations(connection, given))
 
 
 async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, Any]) -> Any:
@@ -125,4 +128,5 @@ def install(lobby: UvmObject) -> None:
     connections.install(lobby)
     add_missing(lobby.genesis, tools=lobby.tools)
     add_missing(lobby.tools, **{LOOKUP: Primitive.of(lookup)})
+    sealed_sends.install(lobby)
     add_missing(lobby.traits.connection, call_=Primitive.of(call_), **{UNDERSTANDS: Primitive.of(understand)})

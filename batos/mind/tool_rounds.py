@@ -13,6 +13,7 @@ themselves: such a call asks its user if it acts (`ToolUse.call_all`), and ends 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from batos.bridge.inference import ChatReply
@@ -20,9 +21,15 @@ from batos.errors import GrantRefused, ToolsTied
 from batos.image import journal
 from batos.image.effects import READS
 from batos.mind.attempt import Attempt, PromptContext
+from batos.mind.brief_values import words_of
 from batos.mind.inference import InferenceAsker
+from batos.mind.plan_briefs import asks_for_plan
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
 from batos.mind.tool_use import Called, told
+from batos.tools.definitions import ToolDefinition
+
+_LOOKS = 3
+"""Number of times that an Ollama is asked what a model can do, before silence is taken for a no."""
 
 
 class ToolRounds(NamedTuple):
@@ -71,13 +78,42 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
     return ToolRounds(done, native)
 
 
+async def wants_plan(attempt: Attempt, brief: str, role: str) -> bool:
+    """Return True if the calls of a brief are planned as one method (`batos.mind.tool_plans`): it asks for that, shares a word with a tool,
+    and its model uses tools by itself, so it can write one. It is decided once; a mission that has begun to call one by one goes on so."""
+    mark = journal.mark_of(f"plan\0{brief}")
+    if (known := attempt.decisions.tool_choice(mark)) is not None:
+        return bool(known["plan"])
+    mission = attempt.mission
+    if mission.origin == "system" or mission.context is not None or mission.images or not asks_for_plan(brief):
+        return False  # a plan is made of the brief alone
+    if not attempt.tools.offers() or attempt.decisions.tool_choice(_mark(brief, 0, None)) is not None:
+        return False
+    planned = _may_mean_a_tool(brief, attempt.tools.offers()) and await _is_native(attempt, brief, attempt.model_of(role))
+    attempt.decisions.take_tool_choice(mark, {"plan": planned})
+    return planned
+
+
+def _may_mean_a_tool(brief: str, offers: Sequence[tuple[str, ToolDefinition]]) -> bool:
+    """Return True if a brief shares a word that says something with a tool, or the name of its connection."""
+    said = {word.stem for word in words_of(brief) if word.stem}
+    return any(
+        word.stem in said
+        for name, tool in offers
+        for word in words_of(f"{name.partition('.')[0]} {ToolOffer(name, tool).about}".replace("_", " "))
+    )
+
+
 async def _is_native(attempt: Attempt, brief: str, model: str) -> bool:
-    """Return True if a model uses tools by itself, as was found out when the first choice was made."""
+    """Return True if a model uses tools by itself, as was found out when it was asked first; that is recorded."""
     first = attempt.decisions.tool_choice(_mark(brief, 0, None)) or {}
     if "native" in first:
         return bool(first["native"])
-    if (native := attempt.terms.uses_tools(model)) is None and attempt.tools.offers():
-        await attempt.services.inference.digest(model)  # what a model can do is known once it is there
+    native = attempt.terms.uses_tools(model)
+    for _ in range(_LOOKS if attempt.tools.offers() else 0):
+        if native is not None:
+            break
+        await attempt.services.inference.digest(model)  # what a model can do is known once it is there, and its Ollama has said it
         native = attempt.terms.uses_tools(model)
     return bool(native)
 

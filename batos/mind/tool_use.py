@@ -31,7 +31,7 @@ from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.image.method_doubts import Doubt
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import FROM_OTHERS, WITH_FILES, MissionRecord
 from batos.memory.objects import TOOL
 from batos.mind.evidence import RecalledPassage, without_marks
 from batos.mind.inference import AttemptTally
@@ -121,6 +121,8 @@ class ToolUse:
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
         self.called: list[Called] = []
+        self.was_tied = False
+        """True once a call was wanted that may not be made here, and that the journal does not have."""
         self.progress = ""
         """Line about the call under way: how far it is, or what it waits for; empty where nothing is to be told."""
 
@@ -172,6 +174,9 @@ class ToolUse:
             result = await self._made(toolbox, name, arguments, gated)
         except ToolFailed as e:
             await self._doubt_refused(name, arguments, e)
+            raise
+        except ToolsTied:
+            self.was_tied = True
             raise
         self._note_act(name)
         await self._doubt_form(name, arguments, result)
@@ -245,6 +250,13 @@ class ToolUse:
         :raises ToolsTied: where there is no double: the tool does not say what it answers.
         """
         own, trial = self._own(), scope.current().trial
+        if trial.exchanges is not None:
+            said = effects.canonical(arguments)
+            known, count = trial.exchanges.get((name, said), ()), trial.calls[name, said]
+            if count >= len(known):
+                raise ToolsTied(f"{name} is not called: the recorded mission did not call it so")
+            trial.calls[name, said] += 1
+            return known[count]
         if own.has_asked(name, arguments) and own.has_ended(name, arguments):
             return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
         connection, tool = toolbox.find(name)
@@ -487,8 +499,12 @@ class ToolUse:
             except UnknownTool:
                 return None
 
-        records = [*self._own().known.values(), *self._image.read(_earlier_effects, self._attempt.mission.context)]
-        return grants.collected_marks(records, definition, self._attempt.has_private)
+        mission = self._attempt.mission
+        records = [*self._own().known.values(), *self._image.read(_earlier_effects, mission.context)]
+        origins = {mission.origin, *self._image.read(_origins_followed, mission.context)}
+        told = frozenset({grants.UNTRUSTED}) if origins & FROM_OTHERS else frozenset[str]()
+        recalled = self._attempt.has_private or bool(origins & WITH_FILES)
+        return told | grants.collected_marks(records, definition, recalled)
 
     def _is_by_hand(self, call: ToolCall) -> bool:
         """Return True if the mission is the call itself: its user sent it to the connection as a message."""
@@ -531,11 +547,19 @@ async def _unsent(delivery: Delivery) -> Any:
 
 def _earlier_effects(root: Any, context: str | None) -> list[EffectRecord]:
     """Return the effects of the missions that one follows: what they read is in the conversation."""
-    found: list[EffectRecord] = []
-    for _ in range(_EARLIER):
-        if context is None or (mission := root["ledger"].missions.get(context)) is None:
-            break
-        found += effects.load(root, context)
+    return [record for mission in _followed(root, context) for record in effects.load(root, mission.id)]
+
+
+def _origins_followed(root: Any, context: str | None) -> set[str]:
+    """Return the origins of the missions that one follows: their briefs are in the conversation."""
+    return {mission.origin for mission in _followed(root, context)}
+
+
+def _followed(root: Any, context: str | None) -> list[Any]:
+    """Return the missions that one follows, the nearest first."""
+    found: list[Any] = []
+    while context is not None and len(found) < _EARLIER and (mission := root["ledger"].missions.get(context)) is not None:
+        found.append(mission)
         context = mission.context
     return found
 

@@ -32,12 +32,13 @@ from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
 from batos.image import history, ledger, storage
 from batos.image.living_image import LivingImage
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
 from batos.mind import model_needs, prompts
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
+from batos.mind.connection_search import connect_for_errand, find_connection, target_of
 from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
 from batos.mind.incarnation import learn
 from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
@@ -290,10 +291,13 @@ class Attempts:
         """
         if attempt.mission.resumed:
             attempt.recall()
+        if not attempt.mission.message:
+            await connect_for_errand(attempt)
         if not attempt.mission.message and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
             await attempt.check_sight()
+        await find_connection(attempt)
         try:
             return await self._until_committed(attempt)
         finally:
@@ -350,6 +354,8 @@ class Attempts:
         """Teach the router the brief of a mission that completed with another persona than the router would have
         chosen."""
         route, limit = attempt.routed, RoutingLimits.of(attempt.settings).learned
+        if mission.origin in FROM_OTHERS:
+            return  # text of others teaches nothing
         if route is not None and limit and route.preferred not in (None, route.persona):
             lobby = unit.root["lobby"]
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
@@ -383,13 +389,16 @@ class Attempts:
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:
             message = json.loads(mission.message)
-            target = history.resolve(unit.root, message["target"])
-            value = await send(target, message["selector"], *message["args"], **message["kwargs"])
+            goes = target_of(attempt, message)
+            target = history.resolve(unit.root, goes.target)
+            value = await send(target, goes.selector, *message["args"], **message["kwargs"])
             shown = history.whole(value)
             own = value._slots.get("text") if isinstance(value, UvmObject) else value  # what a summary or a passage says
             text = own if isinstance(own, str) else json.dumps(shown, ensure_ascii=False)
             speaker = str(target.name) if find(target, "core_mission") else attempt.persona or None
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
+            if goes.target != message["target"]:
+                facts["sent_to"] = goes.target  # the connection that was found in the place of one that is not there
             forged = attempt.tally.forged
             if forged:
                 facts |= settle_unvouched(attempt, message, target)
@@ -443,6 +452,8 @@ class Attempts:
             facts["cannot"] = cycle.cannot  # what was asked for could not be done, and the text says why
         if "called" in cycle._slots:
             facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
+        if "program" in cycle._slots:
+            facts["program"] = cycle.program  # the plan that called the tools
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if mission.origin == "system":

@@ -6,7 +6,7 @@ whatever file the class lives in.
 
 from batos.objects.json_form import Example
 from batos.objects.slot_values import Intent, Method, Primitive, SlotDict, SlotList, SlotSet
-from batos.objects.uvm import Root, SlotsView, UvmObject, check_slot, find, is_new, lookup_order, parents_of, understands
+from batos.objects.uvm import Root, SlotsView, UvmObject, add_missing, check_slot, find, is_new, lookup_order, parents_of, understands
 
 __all__ = [
     "Example",
@@ -19,6 +19,7 @@ __all__ = [
     "SlotSet",
     "SlotsView",
     "UvmObject",
+    "add_missing",
     "check_slot",
     "find",
     "is_new",

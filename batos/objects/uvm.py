@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 from persistent import Persistent
 
 from batos.errors import MessageNotUnderstood
-from batos.objects.slot_values import PLAIN, copied, storable
+from batos.objects.slot_values import PLAIN, Primitive, copied, storable
 
 MISSING: Any = object()
 _STEPS = 32  # parents visited without a set of those seen; longer chains and cycles take the careful path
@@ -367,3 +367,10 @@ def _cloned(obj: UvmObject, memo: dict[int, Any], slots: dict[str, Any]) -> UvmO
     for name, value in slots.items():
         new._slots[name] = value
     return new
+
+
+def add_missing(target: UvmObject, **slots: Any) -> None:
+    """Set those slots that `target` does not have itself; its own slots stay."""
+    for name, value in slots.items():
+        if name not in target._slots:
+            target._slots[name] = value() if callable(value) and not isinstance(value, UvmObject | Primitive) else value

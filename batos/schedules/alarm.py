@@ -24,7 +24,7 @@ from batos.errors import InvalidInput, MissionIdTaken
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.schedules import book
-from batos.schedules.book import ALL, ORIGIN, PREFIX, SKIP, KeptSchedule, ScheduleChanged, ScheduledRun
+from batos.schedules.book import ALL, LEAVE, ORIGIN, PREFIX, SKIP, KeptSchedule, ScheduleChanged, ScheduledRun
 from batos.schedules.times import Timing
 
 log = structlog.get_logger("batos.schedules")
@@ -210,6 +210,10 @@ class Alarm:
         mission = held.mission_at(planned)
         if self._image.read(ledger.is_known, mission):  # the clock was set back, or the schedule was undone
             await self._image.system(book.settle, held, planned, mission, mission="schedules")
+            return
+        if held.spec.overlap == LEAVE and self._image.read(lambda root: book.is_running(root, book.load(root, held.spec.name))):
+            log.info("schedule_run_left_out", name=held.spec.name, planned=planned, why="the last run has not ended")
+            await self._image.system(book.settle, held, planned, mission="schedules")
             return
         try:
             await self._accept(held, mission, planned, lambda root: book.settle(root, held, planned, mission))

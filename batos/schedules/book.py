@@ -10,17 +10,22 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import time
 from typing import Any, NamedTuple
 
 from batos.config import nearest
 from batos.errors import InvalidInput
-from batos.image import ledger
-from batos.image.living_image import add_missing
-from batos.objects import Root, UvmObject
+from batos.image import ledger, notices
+from batos.image.notice_channels import SCHEDULE
+from batos.image.notices import Notice
+from batos.objects import Root, UvmObject, add_missing
 
 ONCE, SKIP, ALL = "once", "skip", "all"
 MISSED = (ONCE, SKIP, ALL)
 """Treatment of times that passed while no daemon ran: one run for all of them, none, or one for each."""
+RUN, LEAVE = "run", "skip"
+OVERLAPS = (RUN, LEAVE)
+"""Treatment of a time that comes while the last run has not ended: a run all the same, or none."""
 MOST_SCHEDULES = 10_000
 RUNS_KEPT = 20
 """Runs whose missions a schedule remembers; the greatest number of failures after which one stops."""
@@ -53,6 +58,8 @@ class ScheduleSpec(NamedTuple):
     missed: str = ONCE
     stop_after: int = 0
     """failures in a row after which it stops; 0: it goes on"""
+    overlap: str = RUN
+    """one of `OVERLAPS`"""
 
 
 class ScheduledRun(NamedTuple):
@@ -91,7 +98,7 @@ def install(lobby: UvmObject) -> None:
     add_missing(lobby, schedules=lambda: lobby.genesis.derive(name="schedules", comment=comment))
     prototype = "I am the prototype of schedules: a brief, when it becomes a mission, and what became of its runs."
     add_missing(lobby.traits, schedule=lambda: lobby.genesis.derive(comment=prototype, number=0))
-    slots = {"words": "", "rule": "", "zone": "UTC", "brief": "", "persona": "", "missed": ONCE, "stop_after": 0}
+    slots = {"words": "", "rule": "", "zone": "UTC", "brief": "", "persona": "", "missed": ONCE, "stop_after": 0, "overlap": RUN}
     add_missing(lobby.traits.schedule, **slots, settled=0.0, paused=False, why="", runs="[]", forgiven="")
 
 
@@ -144,6 +151,11 @@ def outcome(root: Root, mission: str) -> tuple[str, str]:
         return "", ""
     record = ledger.record_of(root, mission)
     return record.state, str((record.error or {}).get("code", ""))
+
+
+def is_running(root: Root, held: KeptSchedule) -> bool:
+    """Return True if the mission of the last run has not ended."""
+    return bool(held.runs) and outcome(root, held.runs[-1].mission)[0] not in ("", *ledger.FINAL)
 
 
 class PreparedBrief(NamedTuple):
@@ -228,6 +240,8 @@ def pause(root: Root, name: str, why: str = "") -> KeptSchedule:
     one = _held(root, name)
     if not one.paused:
         one._slots["paused"], one._slots["why"] = True, why
+        if why:
+            notices.note(root, Notice(SCHEDULE, name, time.time(), f"Stopped: schedule {name}", why), ORIGIN, one.persona)
     return _described(name, one)
 
 
@@ -285,6 +299,8 @@ def _check(spec: ScheduleSpec) -> None:
         raise InvalidInput(f"the brief has {len(spec.brief)} characters; allowed are 1 to {BRIEF_CHARS}, not only blanks")
     if spec.missed not in MISSED:
         raise InvalidInput(f"{spec.missed!r} is not a way to treat missed runs; allowed are {', '.join(MISSED)}")
+    if spec.overlap not in OVERLAPS:
+        raise InvalidInput(f"{spec.overlap!r} is not a way to treat runs that overlap; allowed are {', '.join(OVERLAPS)}")
     if not 0 <= spec.stop_after <= RUNS_KEPT:
         raise InvalidInput(f"a schedule may stop after 1 to {RUNS_KEPT} failures in a row, not {spec.stop_after}")
 
@@ -320,7 +336,7 @@ def _is_schedule(root: Root, found: Any) -> bool:
 
 
 def _described(name: str, one: UvmObject) -> KeptSchedule:
-    said = (one.words, one.rule, one.zone, one.brief, one.persona, one.missed, int(one.stop_after))
+    said = (one.words, one.rule, one.zone, one.brief, one.persona, one.missed, int(one.stop_after), str(getattr(one, "overlap", RUN)))
     runs = tuple(ScheduledRun(str(mission), float(planned)) for mission, planned in json.loads(one.runs))
     spec = ScheduleSpec(name, *said)
     return KeptSchedule(spec, int(one.number), float(one.settled), bool(one.paused), one.why, runs, one.forgiven)

@@ -1,6 +1,7 @@
 """Grammar of schedules: what a user writes about when it runs, as a rule (`batos.schedules.times`).
 
 `every weekday at 8:00`, `every monday and friday at 9:30`, `on the first of each month at 7`, `every 15 minutes`, `hourly`,
+`every 3 days at 8`, `every other monday at 9`, `every 2 weeks on tuesday and friday at 18`,
 `tomorrow at 8`, `at 2026-12-01 08:00`, `in 2 hours`, or a cron expression. A word that the grammar does not have is refused, so that
 nothing runs at a time that its user did not mean.
 """
@@ -11,7 +12,7 @@ import datetime
 import re
 
 from batos.errors import InvalidInput
-from batos.schedules.times import SHORTEST_S, zone_of
+from batos.schedules.times import MOST_DAYS, SHORTEST_S, zone_of
 
 _CHARS = 200
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -19,6 +20,7 @@ _SETS = {"day": "*", "morning": "*", "weekday": "1-5", "workday": "1-5", "weeken
 _UNITS = {"minute": 60, "hour": 3600}
 _LATER = {**_UNITS, "day": 86400, "week": 7 * 86400}
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last": 0}
+_CYCLES = {"second": 2, "third": 3, "fourth": 4, "2nd": 2, "3rd": 3, "4th": 4}
 _SHORTHANDS = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
@@ -31,7 +33,8 @@ _NTH = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _FORMS = (
     "allowed are: every day at 8, every weekday at 8:00, every monday and friday at 9:30, every day at 8 and 18, "
-    "on the first of each month at 7, on the last of each month at 18:00, every 15 minutes, every 2 hours, hourly, "
+    "on the first of each month at 7, on the last of each month at 18:00, every 3 days at 8, every other monday at 9, "
+    "every 2 weeks on tuesday at 18, every 15 minutes, every 2 hours, hourly, "
     "tomorrow at 8, at 2026-12-01 08:00, in 2 hours, or a cron expression such as 0 8 * * 1-5"
 )
 
@@ -91,6 +94,8 @@ class _Reading:
         raise self._refused("it does not begin with every, on, at, in, today, tomorrow, hourly, daily or a day of the week")
 
     def _every(self) -> str:
+        if count := self._cycles():
+            return self._cycle(count)
         if self._left and (self._left[0] in _UNITS or _NUMBER.fullmatch(self._left[0])):
             return self._interval(self._count() * self._unit(_UNITS))
         if days := self._days():
@@ -98,7 +103,57 @@ class _Reading:
         if self._took("month"):
             self._took("on")
             return self._on()
-        raise self._refused("after `every` comes a day, a number of minutes or hours, or month")
+        if self._took("week"):
+            self._took("on")
+            if days := self._days():
+                return self._daily(f"* * {days}")
+        raise self._refused("after `every` comes a day, a number of minutes, hours, days or weeks, or month")
+
+    def _cycles(self) -> int:
+        """Take `other`, or a number in front of days or weeks; return the number, 0 if there is neither."""
+        word, then = (*self._left[:2], "", "")[:2]
+        if word == "other":
+            self._left.pop(0)
+            return 2
+        number = _CYCLES.get(word) or (int(word) if _NUMBER.fullmatch(word) else 0)
+        if not number or then not in ("day", "days", "week", "weeks"):
+            if word in _CYCLES and _day(then) is not None:
+                raise self._refused(f"`every {word} {then}` may mean one of each month; say `every other {then}`, or cron's {then[:3]}#2")
+            return 0
+        self._left.pop(0)
+        return number
+
+    def _cycle(self, count: int) -> str:
+        """Return the rule of days that come again after a number of days or weeks. The first one is the next to come."""
+        weeks = self._took("week", "weeks") is not None
+        if not weeks and self._took("day", "days") is not None:
+            if not 1 <= count <= MOST_DAYS:
+                raise self._refused(f"a number of days is 1 to {MOST_DAYS}")
+            times = self._times()
+            today = self._today()
+            first = today if self._is_ahead(today, times) else today + datetime.timedelta(days=1)
+            return _cycle_rule(count, first, [0], times)
+        if weeks:
+            self._took("on")
+        elif self._left and self._left[0] in ("weekday", "workday", "morning", "weekdays", "workdays", "mornings"):
+            raise self._refused(f"`every other {self._left[0]}` may mean two things; say `every other day`, or name the days of the week")
+        days = self._days()
+        if not days or "*" in days:
+            raise self._refused("after a number of weeks come its days: every 2 weeks on monday and thursday at 9")
+        if not 1 <= count * 7 <= MOST_DAYS:
+            raise self._refused(f"a number of weeks is 1 to {MOST_DAYS // 7}")
+        wanted, times, day = _weekdays(days), self._times(), self._today()
+        while day.weekday() not in wanted or not self._is_ahead(day, times):
+            day += datetime.timedelta(days=1)
+        return _cycle_rule(count * 7, day - datetime.timedelta(days=day.weekday()), sorted(wanted), times)
+
+    def _today(self) -> datetime.date:
+        return datetime.datetime.fromtimestamp(self._now, self._zone).date()
+
+    def _is_ahead(self, day: datetime.date, times: list[tuple[int, int]]) -> bool:
+        """Return True if one of the times of a day is still to come."""
+        latest = datetime.datetime.combine(day, datetime.time(*max(times)), self._zone)
+        return latest.timestamp() > self._now
 
     def _on(self) -> str:
         if days := self._days(plural=True):
@@ -236,6 +291,20 @@ class _Reading:
 
     def _refused(self, why: str) -> InvalidInput:
         return InvalidInput(f"the schedule {self._text!r} is not valid: {why}; {_FORMS}")
+
+
+def _cycle_rule(days: int, first: datetime.date, offsets: list[int], times: list[tuple[int, int]]) -> str:
+    said = ",".join(f"{hour}:{minute:02}" for hour, minute in sorted(set(times)))
+    return f"days {days} from {first.isoformat()} on {','.join(map(str, offsets))} at {said}"
+
+
+def _weekdays(field: str) -> set[int]:
+    """Return the days of a field of cron, counted from Monday as 0."""
+    found: set[int] = set()
+    for term in field.split(","):
+        first, _, last = term.partition("-")
+        found |= {(day - 1) % 7 for day in range(int(first), int(last or first) + 1)}
+    return found
 
 
 def _day(word: str) -> str | None:

@@ -1,6 +1,7 @@
 """Times of a schedule: when it runs next, and which times passed, in a time zone whose clocks are put forward and back.
 
-A rule is text: `cron 0 8 * * 1-5`, `every 900 from 1764201600` (seconds, and the time that is counted from), or `at 1764568800`.
+A rule is text: `cron 0 8 * * 1-5`, `every 900 from 1764201600` (seconds, and the time that is counted from), `at 1764568800`, or
+`days 14 from 2026-11-30 on 0,3 at 9:30` (days of the calendar, the first one, days after it, and times of the day).
 
 Where the clock is put forward, a time that it jumps over comes when the jump is over, once. Where it is put back, a time that comes twice
 counts the first time; only an expression whose hours begin with a star (every hour, every second hour) counts both. `every` counts seconds
@@ -13,8 +14,10 @@ import datetime
 import itertools
 import math
 import os
+import re
 import zoneinfo
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from cronsim import CronSim, CronSimError
 
@@ -27,9 +30,48 @@ _FIELDS = 5
 _RULE_CHARS = 200
 _LOCALTIME, _ZONES = "/etc/localtime", "/zoneinfo/"
 _WINDOW_S = 48 * 3600.0  # no zone is put forward or back by more; two jumps are further apart
+MOST_DAYS = 366
+"""Days after which a cycle of days comes again, at most."""
+_CYCLE = re.compile(r"(\d{1,3}) from (\d{4}-\d{2}-\d{2}) on (\d{1,3}(?:,\d{1,3}){0,30}) at (\d{1,2}:\d{2}(?:,\d{1,2}:\d{2}){0,30})")
 _SECOND = datetime.timedelta(seconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _FURTHEST = 2**33  # seconds since the epoch: the year 2242
+
+
+@dataclass(frozen=True)
+class DayCycle:
+    """Days of a calendar that come again after a number of days, with times of the day."""
+
+    days: int
+    """after which they come again"""
+    first: datetime.date
+    offsets: tuple[int, ...]
+    """the days, counted from the first"""
+    times: tuple[datetime.time, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> DayCycle:
+        """Return the cycle of a rule without its first word.
+
+        :raises ValueError: if it is none.
+        """
+        found = _CYCLE.fullmatch(text)
+        if found is None:
+            raise ValueError(text)
+        days, offsets = int(found[1]), tuple(sorted({int(one) for one in found[3].split(",")}))
+        times = [datetime.time(int(hour), int(minute)) for hour, _, minute in (one.partition(":") for one in found[4].split(","))]
+        if not (1 <= days <= MOST_DAYS and offsets[-1] < days):
+            raise ValueError(text)
+        return cls(days, datetime.date.fromisoformat(found[2]), offsets, tuple(sorted(set(times))))
+
+    def after(self, local: datetime.datetime) -> Iterator[datetime.datetime]:
+        """Yield the times of a calendar without jumps that come after one."""
+        for number in itertools.count(max(0, (local.date() - self.first).days // self.days)):
+            begin = self.first + datetime.timedelta(days=number * self.days)
+            for offset, time in itertools.product(self.offsets, self.times):
+                found = datetime.datetime.combine(begin + datetime.timedelta(days=offset), time)
+                if found > local:
+                    yield found
 
 
 class Timing:
@@ -46,17 +88,20 @@ class Timing:
         self._every = self._from = 0
         self._once = math.inf
         self._cron, self._is_hourly = "", False
+        self._cycle: DayCycle | None = None
         try:
             if kind == "every":
                 seconds, _, start = rest.partition(" from ")
                 self._every, self._from = int(seconds), int(start)
             elif kind == "at":
                 self._once = float(rest)
+            elif kind == "days":
+                self._cycle = DayCycle.parse(rest)
         except ValueError:
             raise InvalidInput(f"{rule!r} is not a rule of a schedule") from None
         if kind == "cron":
             self._cron, self._is_hourly = rest, _check_cron(rest)
-        elif not (self._every >= SHORTEST_S or kind == "at"):
+        elif not (self._every >= SHORTEST_S or kind in ("at", "days")):
             raise InvalidInput(f"{rule!r} comes too often; the shortest time between two runs is {SHORTEST_S} s")
 
     def after(self, moment: float) -> float:
@@ -65,7 +110,7 @@ class Timing:
             return math.inf
         if self._every:
             return float(self._from + ((math.floor(moment) - self._from) // self._every + 1) * self._every)
-        if not self._cron:
+        if not self._cron and self._cycle is None:
             return self._once if self._once > moment else math.inf
         try:
             found = self._repeated(moment) if self._is_hourly else self._fixed(moment)
@@ -138,7 +183,7 @@ class Timing:
 
     def _calendar(self, local: datetime.datetime) -> Iterator[datetime.datetime]:
         """Return the times of the expression after a time of a calendar without jumps."""
-        return CronSim(self._cron, local)
+        return CronSim(self._cron, local) if self._cycle is None else self._cycle.after(local)
 
     def _wall(self, moment: float) -> datetime.datetime:
         return self.local(math.floor(moment)).replace(tzinfo=None, fold=0)
@@ -208,6 +253,16 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
             raise InvalidInput(f"the time zone {name!r} is not known: {why}") from None
         hint = nearest(name, sorted(known))
         raise InvalidInput(f"{name!r} is not a time zone{hint}; write one such as Europe/Berlin, America/New_York or UTC") from None
+
+
+def shown_time(moment: float, zone: str) -> str:
+    """Return a time (seconds since the epoch) as clocks of its zone show it; in UTC where this machine does not know the zone."""
+    held: datetime.tzinfo
+    try:
+        held = zoneinfo.ZoneInfo(zone)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        held = datetime.UTC
+    return datetime.datetime.fromtimestamp(moment, held).strftime("%a %Y-%m-%d %H:%M %Z")
 
 
 def local_zone() -> str:

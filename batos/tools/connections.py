@@ -13,6 +13,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from BTrees.OOBTree import OOBTree
+
 from batos.config import nearest
 from batos.errors import InvalidInput, UnknownTool
 from batos.guardian.policy import ReachableTool
@@ -24,9 +26,10 @@ from batos.objects import Method, Root, UvmObject, parents_of
 from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
-SLOTS = ("kind", "place", "options", "pinned", "offered", "changes")
+SLOTS = ("kind", "place", "options", "pinned", "offered", "changes", "sought_by")
 """Slots in which a connection is kept."""
 _DIFF_LINES = 40
+_REMEMBERED = 50  # removed connections
 
 
 class PinnedConnection(NamedTuple):
@@ -77,6 +80,11 @@ _PLACES = {"folder": frozenset({"path", "to"}), "http": frozenset({"path"}), "we
 """Arguments of tools that say where, by the kind of the connection."""
 
 
+def places_of(kind: str) -> frozenset[str]:
+    """Return the arguments that say where, of tools of a kind of connection."""
+    return _PLACES.get(kind, frozenset())
+
+
 def reachable_tools(root: Root) -> dict[str, dict[str, ReachableTool]]:
     """Return the tools that methods may call, by the names by which they reach the connection and the tool."""
     connected = load(root)
@@ -104,7 +112,7 @@ def reachable(held: Mapping[str, PinnedConnection]) -> dict[str, dict[str, Reach
 
 def _reachable(connection: PinnedConnection) -> dict[str, ReachableTool]:
     spec, tools = connection.spec, {tool.name: tool for tool in connection.tools}
-    places = _PLACES.get(spec.kind, frozenset())
+    places = places_of(spec.kind)
     known = {
         name: ReachableTool(f"{spec.name}.{name}", tool.kind, tuple(map(identifier, tool.parameters.get("properties") or {})), places)
         for name, tool in tools.items()
@@ -157,12 +165,16 @@ def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> No
 
 
 def remove(root: Root, name: str) -> None:
-    """System transaction: remove a connection. What was done with it stays in the missions' journals.
+    """System transaction: remove a connection. What was done with it stays in the missions' journals, and it is remembered as it was, with
+    its methods: the last few may be put back where a message wants one (`batos.tools.known_places`).
 
     :raises UnknownTool: if there is none of that name.
     """
-    _held(root, name)
+    held, table = _held(root, name), root.setdefault("removed_connections", OOBTree())
     del root["lobby"].tools._slots[name]
+    table[name] = held
+    while len(table) > _REMEMBERED:
+        del table[min((one for one in table if one != name), key=lambda one: table[one]._p_serial)]
 
 
 def offer(root: Root, name: str, tools: Sequence[ToolDefinition]) -> str:

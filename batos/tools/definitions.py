@@ -18,13 +18,14 @@ from typing import Any, NamedTuple, Protocol
 from batos.config import shown
 from batos.config.limits import Limits, limit
 from batos.errors import InvalidInput
-from batos.image.effects import ACTS, CLASSES
+from batos.image.effects import ACTS, CLASSES, READS
 
 KINDS = ("mcp", "openapi", "http", "folder", "program", "web")
 """Kinds of connections."""
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 TOOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,99}\Z")
 _LINE_CHARS, _HEAD_CHARS, _SENTENCE_LEAST, _OPTIONAL = 80, 160, 24, 2
+_READING = re.compile(r"(?:gets?|retrieves?|returns?|fetch(?:es)?) (?:(?:the|an?) )?(?:list of )?(?:the )?", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _HIDDEN = re.compile(r"[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 
@@ -71,6 +72,9 @@ class ToolDefinition:
         sentence = _SENTENCE.split(" ".join(self.description.split()), maxsplit=1)[0]
         title, _, said = sentence.partition(": ")
         sentence = said if len(said) > len(title) else sentence  # a title says the same in fewer words
+        if self.kind == READS and (begin := _READING.match(sentence)):
+            sentence = sentence[begin.end() :] or sentence  # of what only reads the verb says nothing
+        sentence = sentence.rstrip(".")
         head = f"{self.name}({', '.join([*required, *shown])})"[:_HEAD_CHARS]
         room = max(_SENTENCE_LEAST, _LINE_CHARS - len(head) - 2)
         return f"{head}: {sentence if len(sentence) <= room else sentence[: room - 1].rstrip() + '…'}".rstrip(": ")

@@ -124,6 +124,8 @@ def _shape(schema: Any, depth: int) -> str:
         return " or ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
     if kind == "object" and depth and isinstance(parts := schema.get("properties"), Mapping) and parts:
         return "{" + ", ".join(f"{json.dumps(str(name))}: {_shape(part, depth - 1)}" for name, part in parts.items()) + "}"
+    if kind == "object" and depth and isinstance(more := schema.get("additionalProperties"), Mapping) and more:
+        return f"{{str: {_shape(more, depth - 1)}}}"
     if kind == "array" and depth and isinstance(schema.get("items"), Mapping):
         return f"[{_shape(schema['items'], depth - 1)}]"
     return _NAMES.get(kind, "any")

@@ -55,6 +55,8 @@ MESSAGE_CHARS = 4000
 """Characters of an error's message that are kept: it goes into events, questions and answers."""
 HOW = "`happened` if it did, `again` to do it once more, `leave` to go on without it"
 _SHOWN = 400
+_AS_IF_DONE = frozenset({404, 409, 410, 412})
+"""Answers to a second sending that the first one may be the reason of: what was to be deleted is gone."""
 _NOT_AGAIN = "it is not sent again: "
 _AFTER_REST = {
     KEYED: "it is sent again with its key",
@@ -222,8 +224,12 @@ class Effects:
         """Return the effects that act and may have happened, in the order in which they were intended."""
         return [one for one in self._known.values() if one.kind != READS and one.state != FAILED]
 
-    async def _send(self, record: EffectRecord, call: ToolCall, answer: str = "") -> Any:
-        at = effects.now()
+    async def _send(self, record: EffectRecord, call: ToolCall, answer: str = "", *, doubted: bool = False) -> Any:
+        """Send a call, and return its result.
+
+        :param doubted: an earlier sending of it may have happened: a failure of this one alone does not say that nothing did.
+        """
+        at, earlier = effects.now(), record.why.removeprefix(f"{AGAIN}: ").removeprefix(f"{RESUMED}: ")
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
         if call.tool.kind != READS:
             await self._keep(effects.intend, record)
@@ -239,12 +245,16 @@ class Effects:
             record = record._replace(pending=_pending(e, number, record.attempts), why="it asks its user")
             await self._keep(effects.intend, record)
             return await self._resolved(record, call)
-        except ToolFailed as e:
-            return await self._failed(record, e, happened=not e.sure)
-        except (InvalidInput, EgressFailed) as e:
-            if not isinstance(e, EgressFailed) or not e.sent:
-                return await self._failed(record, ToolFailed(e.message))
+        except (ToolFailed, InvalidInput, EgressFailed) as e:
+            status = e.context.get("status")
+            if isinstance(e, ToolFailed) and not (doubted and e.sure and status is None):
+                stands = doubted and record.kind == IDEMPOTENT and status in _AS_IF_DONE
+                return await self._failed(record, e, happened=not e.sure or stands)
             why = e.message
+            if not isinstance(e, EgressFailed) or not e.sent:
+                if not doubted:
+                    return await self._failed(record, ToolFailed(e.message))
+                record, why = record._replace(until=record.at), f"{earlier or 'the system stopped'}; sent again, it did not leave: {why}"
         except TimeoutError:
             why = f"no answer within {call.seconds:g} s"
         except Exception as e:  # whatever it is, the world may have acted
@@ -297,7 +307,7 @@ class Effects:
         again, asks = record.why.startswith(f"{AGAIN}: "), record.why.startswith(f"{RESUMED}: ")
         by_itself = not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)
         if (again or by_itself) and not refused:
-            return await self._send(self._once_more(record), call)
+            return await self._send(self._once_more(record), call, doubted=True)
         look = call.look if record.kind == VERIFIABLE and not asks and not self._refusal(_look_of(call)) else None
         if look is not None and (looked := await _looked(look, call.seconds)):
             if looked != "null":
@@ -311,7 +321,7 @@ class Effects:
             record = await self._not_again(record, refused)
         record = self._settled(record, call)
         if record.state not in ENDED:
-            return await self._send(self._once_more(record), call)
+            return await self._send(self._once_more(record), call, doubted=True)
         await self._keep(effects.end, record)
         return _outcome(self._known[record.key])
 

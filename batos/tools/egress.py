@@ -167,7 +167,10 @@ class Egress:
             async with asyncio.timeout(within):
                 return await self._followed(method.upper(), url, dict(headers or {}), content, sent)
         except TimeoutError:
-            raise EgressFailed(f"{method} {shown(url)} got no whole answer within {within:g} s", sent=sent.begun) from None
+            if not sent.begun:
+                why = "its server was not reached, or it waited for its turn; nothing was done"
+                raise EgressFailed(f"{method} {shown(url)} did not leave within {within:g} s: {why}", sent=False) from None
+            raise EgressFailed(f"{method} {shown(url)} got no whole answer within {within:g} s", sent=True) from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as e:
             raise EgressFailed(f"{method} {shown(url)} failed: {type(e).__name__} {e}".rstrip(), sent=sent.begun) from None
 

@@ -31,7 +31,7 @@ _WORDS: Mapping[str, str] = {
     **dict.fromkeys(("forever", "as shown", "always as shown", "always in this folder", "always for this folder", "always here"), ALWAYS),
 }
 _YES, _NO = ("yes", "ok", "okay", "sure"), ("no",)
-_FREE_TEXT = frozenset({
+FREE_TEXT = frozenset({
     "text", "body", "content", "contents", "message", "msg", "subject", "title", "note", "notes", "description", "comment", "summary",
     "caption", "prompt", "query", "question", "markdown", "html", "reason",
 })  # fmt: skip
@@ -153,9 +153,15 @@ def narrowed(arguments: Mapping[str, Any]) -> str:
     return canonical({**found, OTHERS: False})
 
 
+def last_word(name: str) -> str:
+    """Return the last word of an argument's name, in small letters: `body` of `messageBody`; "" of a name without letters."""
+    words: list[str] = _NAME_PARTS.findall(name)
+    return words[-1].casefold() if words else ""
+
+
 def _narrow(name: str, value: Any) -> Any:
-    word = ([part.casefold() for part in _NAME_PARTS.findall(name)] or [""])[-1]
-    if isinstance(value, str) and word in _FREE_TEXT:
+    word = last_word(name)
+    if isinstance(value, str) and word in FREE_TEXT:
         return {"type": "string"}
     if isinstance(value, str) and word in _FOLDERS:
         folder, _, file = value.rpartition("/")

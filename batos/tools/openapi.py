@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
 import urllib.parse
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from batos.config import shown
 from batos.errors import EgressRefused, InvalidInput, ToolFailed
-from batos.tools import openapi_document
+from batos.tools import openapi_document, openapi_files
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, ToolCall, ToolDefinition, seconds_of
 from batos.tools.egress import Egress, EgressLimits, origin_of
 from batos.tools.http import adjusted
 from batos.tools.http_sending import HttpRequest, HttpSender, check_options, checked_base, is_private_name, plain
+from batos.tools.openapi_values import DOCUMENT_BYTES
 
 log = structlog.get_logger("batos.tools")
 _LEFT_OUT = 3  # operations that are left out, and are told
-_DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
+_PER_MINUTE = 600  # requests for the document and the files that it refers to
+_DELIMITERS = {"spaceDelimited": " ", "tabDelimited": "\t", "pipeDelimited": "|"}
+_DEEPEST = 20
 
 
 class OpenApiConnector:
@@ -56,8 +60,11 @@ class OpenApiConnector:
         :raises InvalidInput: if the document is broken, or its server is not one that the user named.
         :raises ToolFailed, EgressFailed, EgressRefused: if it cannot be had.
         """
-        data = await self._document()
-        reading, base = await asyncio.to_thread(self._read, data)
+        async with contextlib.AsyncExitStack() as life:
+            load = self._loader(life)
+            document = await asyncio.to_thread(openapi_document.parsed, await self._document(load), self._spec.place)
+            files = await openapi_files.gathered(document, self._spec.place, load)
+        reading, base = await asyncio.to_thread(self._read, document, files)
         for one in reading.left_out:
             log.warning("operation_left_out", connection=self._spec.name, why=one[:300])
         self.notes = (*_left_out(reading), *reading.notes)
@@ -79,24 +86,7 @@ class OpenApiConnector:
             )
         self._check_server(details["base"])
         sender = self._sender(details["base"])
-        path = details["path"]
-        pairs: list[tuple[str, str]] = []
-        for about in details["sent"]:
-            value = arguments.get(about["argument"])
-            if about["in"] == "path":
-                path = path.replace(f"{{{about['name']}}}", _path_part(about["argument"], value))
-            elif value is not None:
-                pairs += _pairs(about, value)
-        content, kind = _content(details.get("body"), arguments)
-        headers = {"Accept": "application/json, */*;q=0.5", **({"Content-Type": kind} if content is not None else {})}
-        request = HttpRequest(
-            method=details["method"],
-            url=sender.url(path, pairs),
-            headers={name: value for name, value in headers.items() if name.lower() not in {own.lower() for own in sender.headers}},
-            content=content,
-            key_header=details.get("key_header", ""),
-        )
-        return sender.ready(tool, arguments, request)
+        return sender.ready(tool, arguments, request_of(details, arguments, sender))
 
     async def close(self) -> None:
         """Close the connections that are kept open."""
@@ -104,31 +94,36 @@ class OpenApiConnector:
             await sender.close()
         self._senders.clear()
 
-    async def _document(self) -> bytes:
+    def _loader(self, life: contextlib.AsyncExitStack) -> openapi_files.Load:
+        """Return what reads the document and the files beside it, from their folder or their origin alone."""
         if not self._url:
-            try:
-                return await asyncio.to_thread(_bytes_of, Path(self._spec.place))
-            except OSError as e:
-                raise ToolFailed(f"the document {shown(self._spec.place)} cannot be read: {e.strerror or e}") from None
+            return lambda location: asyncio.to_thread(openapi_files.file_bytes, location, self._spec.place)
         origin = origin_of(self._url)
-        limits = EgressLimits(bytes=openapi_document.DOCUMENT_BYTES, seconds=self._services.limits.connect_s)
+        limits = EgressLimits(bytes=DOCUMENT_BYTES, seconds=self._services.limits.connect_s, per_minute=_PER_MINUTE)
         private = is_private_name(origin.host) or self._spec.options.get("private") is True
         egress = Egress(private=[origin], limits=limits) if private else Egress([origin], limits=limits)
-        try:
-            answer = await egress.request("GET", self._url, headers={"Accept": "application/json, application/yaml;q=0.9, */*;q=0.5"})
-        finally:
-            await egress.close()
-        if answer.status != 200:
-            raise ToolFailed(f"the document {shown(self._url)} was answered {answer.status}; give the URL of the document, or a file of it")
-        return answer.body
+        life.push_async_callback(egress.close)
 
-    def _read(self, data: bytes) -> tuple[openapi_document.OpenApiReading, str]:
-        document = openapi_document.parsed(data, self._spec.place)
+        async def fetched(url: str) -> bytes:
+            answer = await egress.request("GET", url, headers={"Accept": "application/json, application/yaml;q=0.9, */*;q=0.5"})
+            if answer.status != 200:
+                raise ToolFailed(f"the document {shown(url)} was answered {answer.status}; give the URL of the document, or a file of it")
+            return answer.body
+
+        return fetched
+
+    async def _document(self, load: openapi_files.Load) -> bytes:
+        try:
+            return await load(self._spec.place)
+        except OSError as e:
+            raise ToolFailed(f"the document {shown(self._spec.place)} cannot be read: {e.strerror or e}") from None
+
+    def _read(self, document: dict[str, Any], files: Mapping[str, Any]) -> tuple[openapi_document.OpenApiReading, str]:
         base = self._server or self._named_server(document)
         self._check_server(base)
         skipped = list(self._spec.options.get("query") or {})
         headers = list(self._spec.options.get("headers") or {})
-        return openapi_document.read(document, base, self._url, skipped, headers), base
+        return openapi_document.read(document, base, self._url, skipped, headers, files), base
 
     def _named_server(self, document: Mapping[str, Any]) -> str:
         found = openapi_document.servers(document, self._url)
@@ -159,17 +154,37 @@ class OpenApiConnector:
         return self._senders[base]
 
 
+def request_of(details: Mapping[str, Any], arguments: Mapping[str, Any], sender: HttpSender) -> HttpRequest:
+    """Return the request of an operation.
+
+    :param details: of its tool, as `openapi_document.read` made them.
+    :raises InvalidInput: if an argument does not fit its place in the request.
+    """
+    path = details["path"]
+    pairs: list[tuple[str, str]] = [(name, value) for name, value in details.get("fixed") or ()]
+    for about in details["sent"]:
+        value = arguments.get(about["argument"])
+        if about["in"] == "path":
+            path = path.replace(f"{{{about['name']}}}", _path_part(about["argument"], value))
+        elif value is not None:
+            pairs += _pairs(about, value)
+    content, kind = _content(details.get("body"), arguments)
+    headers = {"Accept": "application/json, */*;q=0.5", **({"Content-Type": kind} if content is not None else {})}
+    return HttpRequest(
+        method=details["method"],
+        url=sender.url(path, pairs),
+        headers={name: value for name, value in headers.items() if name.lower() not in {own.lower() for own in sender.headers}},
+        content=content,
+        key_header=details.get("key_header", ""),
+    )
+
+
 def _left_out(reading: openapi_document.OpenApiReading) -> list[str]:
     if not reading.left_out:
         return []
     count, more = len(reading.left_out), " …" * (len(reading.left_out) > _LEFT_OUT)
     said = "; ".join(one[:200] for one in reading.left_out[:_LEFT_OUT])
     return [f"{count} of {count + len(reading.tools)} operations are left out: {said}{more}"]
-
-
-def _bytes_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(openapi_document.DOCUMENT_BYTES + 1)
 
 
 def _path_part(name: str, value: Any) -> str:
@@ -184,16 +199,27 @@ def _pairs(about: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     name, style, explode = about["name"], about["style"], about["explode"]
     if style == "json":
         return [(name, json.dumps(value, ensure_ascii=False))]
+    if style == "deepObject" and isinstance(value, dict | list):
+        return list(_deep(name, value))
     if isinstance(value, list):
         texts = [plain(one) for one in value if one is not None]
         return [(name, one) for one in texts] if explode else [(name, _DELIMITERS.get(style, ",").join(texts))]
     if isinstance(value, dict):
-        if style == "deepObject":
-            return [(f"{name}[{inner}]", plain(one)) for inner, one in value.items()]
         if explode:
             return [(inner, plain(one)) for inner, one in value.items()]
         return [(name, ",".join(f"{inner},{plain(one)}" for inner, one in value.items()))]
     return [(name, plain(value))]
+
+
+def _deep(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a value within others: `name[field]`, and `name[0]` for the first of a list."""
+    if depth > _DEEPEST:
+        raise InvalidInput(f"{shown(name)} is nested deeper than {_DEEPEST}, which no query holds")
+    if isinstance(value, dict | list):
+        for inner, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _deep(f"{name}[{inner}]", one, depth + 1)
+    elif value is not None:
+        yield name, plain(value)
 
 
 def _content(body: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> tuple[bytes | None, str]:
@@ -210,7 +236,28 @@ def _content(body: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> tu
             return None, ""
     if "json" in kind:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), kind
+    if "multipart" in kind:
+        return _multipart(dict(value))
     if "form-urlencoded" in kind:
-        pairs = [(name, plain(one)) for name, held in dict(value).items() for one in (held if isinstance(held, list) else [held])]
-        return urllib.parse.urlencode(pairs).encode(), kind
+        return urllib.parse.urlencode(_form_pairs(dict(value), body.get("styles") or {})).encode(), kind
     return plain(value).encode("utf-8", "replace"), kind
+
+
+def _form_pairs(value: Mapping[str, Any], styles: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, held in value.items():
+        if name in styles:
+            pairs += _pairs({"name": name, "style": styles[name][0], "explode": styles[name][1]}, held)
+        else:
+            pairs += [(name, plain(one)) for one in (held if isinstance(held, list) else [held])]
+    return pairs
+
+
+def _multipart(value: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Return a form in parts, and its type. The boundary follows from the values, so that the same call is the same request."""
+    boundary = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:40]
+    lines: list[str] = []
+    for name, one in _form_pairs(value, {}):
+        quoted = name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
+        lines += [f"--{boundary}", f'Content-Disposition: form-data; name="{quoted}"', "", one]
+    return "\r\n".join([*lines, f"--{boundary}--", ""]).encode("utf-8", "replace"), f"multipart/form-data; boundary={boundary}"

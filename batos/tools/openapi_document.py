@@ -7,10 +7,9 @@ so that reading is linear in the number of operations, whatever refers to whatev
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import itertools
 import json
-import math
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +20,8 @@ from batos.errors import InvalidInput
 from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
 from batos.tools import openapi_security
 from batos.tools.definitions import ToolDefinition
+from batos.tools.openapi_values import value_of
 
-DOCUMENT_BYTES = 32 << 20
-"""Greatest size of a document."""
-WRITTEN_OUT = 5_000_000
-"""Greatest number of values of a YAML document, its aliases written out."""
 NODES = 300
 """Greatest number of schema nodes of one operation; what is beyond is cut off."""
 PARAMETERS = 500
@@ -38,15 +34,17 @@ _SHOWN = ("head", "options")  # operations that tell a model nothing
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _PLAIN = (
     "enum", "const", "default", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-    "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+    "contentMediaType", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
 )  # fmt: skip
 _CHOICES = ("anyOf", "oneOf")
+_COLLECTIONS = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
 _HOPS = 32
 _DESCRIPTION_CHARS = 200
+_SPACED = 8  # characters that are read for each one that is kept: a text may be mebibytes long
 _ENUM = 200
 _VALUE_NODES = 5000
 _HIDDEN = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
-_FORM = "application/x-www-form-urlencoded"
+_FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 
 
 class OpenApiReading(NamedTuple):
@@ -59,20 +57,21 @@ class OpenApiReading(NamedTuple):
     """lines for its user: secrets that operations need"""
 
 
-def parsed(data: bytes, place: str) -> Mapping[str, Any]:
+class LostDocument(NamedTuple):
+    """A file that a reference names and that cannot be had."""
+
+    name: str
+    why: str
+    """in words that follow "the reference NAME " """
+
+
+def parsed(data: bytes, place: str) -> dict[str, Any]:
     """Return a document of JSON or YAML.
 
     :raises InvalidInput: if it is neither, too large, or not an OpenAPI document.
     """
-    if len(data) > DOCUMENT_BYTES:
-        raise InvalidInput(f"{shown(place)} has {len(data)} bytes; an OpenAPI document has at most {DOCUMENT_BYTES}")
-    try:
-        document = json.loads(data) if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else _yaml(data)
-    except RecursionError:
-        raise InvalidInput(f"{shown(place)} is nested too deep for an OpenAPI document") from None
-    except ValueError as e:
-        raise InvalidInput(f"{shown(place)} is neither valid JSON nor valid YAML: {str(e)[:300]}") from None
-    if not isinstance(document, Mapping):
+    document = value_of(data, place)
+    if not isinstance(document, dict):
         raise InvalidInput(f"{shown(place)} is not an OpenAPI document: it holds {type(document).__name__}, not an object")
     version = str(document.get("openapi") or document.get("swagger") or "")
     if not version.startswith(("3.", "2.0", "2")) or (version.startswith("2") and "swagger" not in document):
@@ -90,10 +89,10 @@ def servers(node: Mapping[str, Any], place: str) -> list[str]:
     """
     if "swagger" in node:
         split = urllib.parse.urlsplit(place)
-        schemes = node.get("schemes") or [split.scheme or "https"]
-        scheme = "https" if "https" in schemes else str(schemes[0])
-        host = str(node.get("host") or split.netloc)
-        return [f"{scheme}://{host}{node.get('basePath') or ''}"] if host else []
+        schemes = _texts(node.get("schemes")) or [split.scheme or "https"]
+        scheme = next((one for one in ("https", "http") if one in schemes), schemes[0])
+        host, path = str(node.get("host") or split.netloc), str(node.get("basePath") or "")
+        return [f"{scheme}://{host}{path if not path or path.startswith('/') else f'/{path}'}"] if host else []
     found = []
     given = node.get("servers") or []
     if not isinstance(given, list):
@@ -112,7 +111,12 @@ def servers(node: Mapping[str, Any], place: str) -> list[str]:
 
 
 def read(
-    document: Mapping[str, Any], base: str, place: str = "", skipped: Sequence[str] = (), headers: Sequence[str] = ()
+    document: Mapping[str, Any],
+    base: str,
+    place: str = "",
+    skipped: Sequence[str] = (),
+    headers: Sequence[str] = (),
+    files: Mapping[str, Any] | None = None,
 ) -> OpenApiReading:
     """Return the tools of a document's operations; one that is broken or cannot be sent is left out.
 
@@ -120,9 +124,11 @@ def read(
     :param place: URL of the document, where it has one.
     :param skipped: parameters of queries that the connection sets itself.
     :param headers: headers that it sets itself.
+    :param files: documents that it refers to, by their locations (`openapi_files.gathered`).
     :raises InvalidInput: with the operation, if nothing of the document can be read.
     """
-    schemas = _Schemas(document)
+    schemas = _Schemas(document, files or {})
+    document = _with_schemes(document, schemas)
     tools: list[ToolDefinition] = []
     left_out: list[str] = []
     broken: list[str] = []
@@ -161,33 +167,21 @@ class _Unsupported(Exception):
     """An operation that no tool can be made of."""
 
 
-def _yaml(data: bytes) -> Any:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError:
-        raise InvalidInput("YAML is not read, for PyYAML is missing; give the document as JSON") from None
-    try:
-        found = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as e:
-        raise ValueError(str(e)) from None
-    if (size := _written_out(found, {})) > WRITTEN_OUT:
-        raise ValueError(f"its aliases stand for {size} values; at most {WRITTEN_OUT} are allowed")
-    return found
-
-
-def _written_out(value: Any, known: dict[int, float]) -> float:
-    """Return the number of values that a YAML document holds with each alias written out; infinite for one that holds itself."""
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = -1
-        inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_written_out(one, known) for one in inner)
-    return known[id(value)] if known[id(value)] >= 0 else math.inf
+def _with_schemes(document: Mapping[str, Any], schemas: _Schemas) -> Mapping[str, Any]:
+    """Return a document whose security schemes are no references; one that leads nowhere is left out."""
+    found: dict[str, Any] = {}
+    for name, one in openapi_security.schemes_of(document).items():
+        with contextlib.suppress(InvalidInput):
+            found[name] = schemas.resolved(one)
+    where = {"securityDefinitions": found} if document.get("securityDefinitions") else {"components": {"securitySchemes": found}}
+    return {**document, **where} if found else document
 
 
 def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
-    for path, item in (document.get("paths") or {}).items():
+    paths = schemas.resolved(document.get("paths") or {})
+    if not isinstance(paths, Mapping):
+        raise InvalidInput("the OpenAPI document is broken: its paths are not an object")
+    for path, item in paths.items():
         if not isinstance(path, str) or not path.startswith("/"):
             if str(path).startswith("x-"):
                 continue
@@ -227,8 +221,8 @@ def _named(tool: ToolDefinition, name: str) -> ToolDefinition:
 class _Schemas:
     """Schemas of a document with their references resolved. `nodes` counts those that were made, in all."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self._document, self.nodes, self._left = document, 0, 0
+    def __init__(self, document: Mapping[str, Any], files: Mapping[str, Any]) -> None:
+        self._document, self._files, self.nodes, self._left = document, files, 0, 0
 
     def begin(self) -> None:
         """Begin an operation: its schemas have nodes of their own."""
@@ -287,10 +281,13 @@ class _Schemas:
         return made
 
     def _at(self, ref: str) -> Any:
-        if not ref.startswith("#"):
+        location, _, pointer = ref.partition("#")
+        if location and location not in self._files:
             raise InvalidInput(f"the reference {shown(ref)} leaves the document, which is not followed; bundle it into one document first")
-        found: Any = self._document
-        for part in ref[1:].split("/")[1:]:
+        found: Any = self._files[location] if location else self._document
+        if isinstance(found, LostDocument):
+            raise InvalidInput(f"the reference {shown(found.name)} {found.why}")
+        for part in pointer.split("/")[1:]:
             name = urllib.parse.unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
                 found = found[int(name)]
@@ -312,7 +309,10 @@ class _Operation:
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
         self._key_header = ""
-        self._details: dict[str, Any] = {"method": method.upper(), "path": path}
+        plain, _, query = path.partition("#")[0].partition("?")  # some tell operations of one path apart by a fragment
+        self._details: dict[str, Any] = {"method": method.upper(), "path": plain}
+        if query:
+            self._details["fixed"] = [list(pair) for pair in urllib.parse.parse_qsl(query, keep_blank_values=True)]
 
     def tool(self, shared: Mapping[str, Any], operation: Mapping[str, Any]) -> ToolDefinition:
         """Return the tool.
@@ -364,6 +364,8 @@ class _Operation:
             self._key_header = name
         if place not in ("path", "query") or (place == "query" and name in self._skipped):
             return
+        if place == "path" and f"{{{name}}}" not in self._path:
+            return
         content = one.get("content")
         schema = next(iter(content.values())).get("schema") if isinstance(content, Mapping) and content else one.get("schema")
         made = self._schemas.schema(
@@ -379,7 +381,7 @@ class _Operation:
         explode = one.get("explode", style in ("form", "deepObject"))
         if "collectionFormat" in one or ("swagger" in self._document and made.get("type") == "array"):
             explode = one.get("collectionFormat") == "multi"
-            style = {"ssv": "spaceDelimited", "pipes": "pipeDelimited"}.get(str(one.get("collectionFormat")), style)
+            style = _COLLECTIONS.get(str(one.get("collectionFormat")), style)
         sent.append({"argument": argument, "name": name, "in": place, "style": style, "explode": bool(explode)})
 
     def _take_body(self, body: Mapping[str, Any]) -> None:
@@ -395,15 +397,17 @@ class _Operation:
         schema = self._schemas.schema(about.get("schema"))
         needed = body.get("required") is True
         kind = "application/json" if "*" in media else media
-        fields: dict[str, str] = {}
-        if schema.get("type") == "object" and schema.get("properties") and not any(word in schema for word in _CHOICES):
-            required = set(schema.get("required") or ())
-            for name, part in schema["properties"].items():
-                fields[argument := self._argument(name, "body")] = name
-                self._properties[argument] = part
-                if needed and name in required:
-                    self._required.append(argument)
-            self._details["body"] = {"type": kind, "fields": fields, "required": needed}
+        flat = schema.get("type") == "object" and schema.get("properties") and not any(word in schema for word in _CHOICES)
+        if flat and "multipart" in kind:
+            flat = self._without_files(schema)
+        if flat:
+            self._details["body"] = {"type": kind, "fields": self._fields(schema, needed), "required": needed}
+            if styles := _styles(about.get("encoding")):
+                self._details["body"]["styles"] = styles
+            return
+        if "multipart" in kind:
+            if needed:
+                raise _Unsupported(f"its body is {kind} without fields of text, which is not sent; JSON, forms and text are")
             return
         argument = self._argument("body", "request")
         self._properties[argument] = schema
@@ -411,22 +415,50 @@ class _Operation:
             self._required.append(argument)
         self._details["body"] = {"type": kind, "whole": argument, "required": needed}
 
+    def _fields(self, schema: Mapping[str, Any], needed: bool) -> dict[str, str]:
+        """Make each property of a body a parameter; return the properties by their parameters."""
+        fields: dict[str, str] = {}
+        required = set(schema.get("required") or ())
+        for name, part in schema["properties"].items():
+            fields[argument := self._argument(name, "body")] = name
+            self._properties[argument] = part
+            if needed and name in required:
+                self._required.append(argument)
+        return fields
+
+    def _without_files(self, schema: dict[str, Any]) -> bool:
+        """Leave the files out of the schema of a form; return False if nothing is left.
+
+        :raises _Unsupported: if the form needs one.
+        """
+        files = [name for name, part in schema["properties"].items() if _is_file(part)]
+        for name in files:
+            if name in schema.get("required", ()):
+                raise _Unsupported(f"its body needs the file {shown(name)}, and files are not sent; JSON, forms and text are")
+            del schema["properties"][name]
+        return bool(schema["properties"])
+
     def _argument(self, name: str, place: str) -> str:
         return name if name not in self._properties else _free(f"{place}_{name}", set(self._properties))
 
     def _swagger_body(self, given: Sequence[Mapping[str, Any]], operation: Mapping[str, Any]) -> dict[str, Any]:
-        consumes = operation.get("consumes") or self._document.get("consumes") or []
-        if given[0]["in"] == "body":
-            media = next((str(one) for one in consumes if "json" in str(one)), "application/json")
-            return {"required": given[0].get("required") is True, "content": {media: {"schema": given[0].get("schema")}}}
-        if any(one.get("type") == "file" for one in given):
-            return {"required": True, "content": {"multipart/form-data": {}}}
-        properties = {one["name"]: {name: value for name, value in one.items() if name not in ("in", "name", "required")} for one in given}
+        consumes = _texts(operation.get("consumes")) or _texts(self._document.get("consumes"))
+        if (whole := next((one for one in given if one["in"] == "body"), None)) is not None:
+            about = {"schema": whole.get("schema")}
+            return {"required": whole.get("required") is True, "content": dict.fromkeys(consumes or ["application/json"], about)}
+        properties, encoding = {}, {}
+        for one in given:
+            properties[one["name"]] = {name: value for name, value in one.items() if name not in ("in", "name", "required")}
+            if one.get("type") == "file":
+                properties[one["name"]] |= {"type": "string", "format": "binary"}
+            elif one.get("type") == "array" and one.get("collectionFormat") != "multi":
+                style = _COLLECTIONS.get(str(one.get("collectionFormat")), "form")
+                encoding[one["name"]] = {"style": style, "explode": False}
         required = [one["name"] for one in given if one.get("required") is True]
-        return {
-            "required": bool(required),
-            "content": {_FORM: {"schema": {"type": "object", "properties": properties, "required": required}}},
-        }
+        files = any(one.get("type") == "file" for one in given)
+        media = _MULTIPART if files or (_MULTIPART in consumes and _FORM not in consumes) else _FORM
+        schema = {"type": "object", "properties": properties, "required": required}
+        return {"required": bool(required), "content": {media: {"schema": schema, "encoding": encoding}}}
 
     def _result(self, responses: Any) -> dict[str, Any] | None:
         if not isinstance(responses, Mapping):
@@ -462,11 +494,24 @@ def _media(content: Mapping[str, Any]) -> str | None:
         r"application/\*",
         r"application/x-www-form-urlencoded\b",
         r"text/",
+        r"multipart/form-data\b",
     ):
         for one in medias:
             if re.match(pattern, one):
                 return one
     return None
+
+
+def _styles(encoding: Any) -> dict[str, list[Any]]:
+    """Return how a form's fields are written, where the document says so: style, and True for a pair for each part of a value."""
+    given = encoding if isinstance(encoding, Mapping) else {}
+    said = {str(name): one for name, one in given.items() if isinstance(one, Mapping) and ("style" in one or "explode" in one)}
+    return {name: [str(one.get("style") or "form"), one.get("explode", True) is True] for name, one in said.items()}
+
+
+def _is_file(part: Mapping[str, Any]) -> bool:
+    inner = part.get("items") if part.get("type") == "array" else part
+    return isinstance(inner, Mapping) and (inner.get("format") == "binary" or "contentMediaType" in inner)
 
 
 def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -536,7 +581,7 @@ def _said(operation: Mapping[str, Any]) -> str:
 def _words(said: Any, most: int) -> str:
     if not isinstance(said, str):
         return ""
-    text = " ".join(_HIDDEN.sub(" ", said).split())
+    text = " ".join(_HIDDEN.sub(" ", said[: _SPACED * most]).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -88,7 +88,7 @@ class CommandTemplate:
             if "{" in rest or "}" in rest:
                 allowed = "{name} or {name?}, a letter first, then letters, digits and _"
                 raise InvalidInput(f"the argument {shown(word)} has a brace that is not of a placeholder; allowed are {allowed}")
-        _refuse_shell(words)
+        refuse_shell(words)
         names = tuple(dict.fromkeys(match[1] for match in found))
         return cls(tuple(words), names, frozenset(match[1] for match in found if not match[2]), dashes)
 
@@ -97,7 +97,7 @@ class CommandTemplate:
 
         :raises InvalidInput: if a value cannot be passed as it is.
         """
-        values = {name: _text_of(name, arguments[name]) for name in self.names if arguments.get(name) is not None}
+        values = {name: text_of(name, arguments[name]) for name in self.names if arguments.get(name) is not None}
         if missing := sorted(self.required - values.keys()):
             raise InvalidInput(f"the argument {missing[0]} is missing; the command is: {shlex.join(self.words)}")
         filled: list[str] = []
@@ -110,9 +110,7 @@ class CommandTemplate:
                 how = f"write {shlex.quote('--')} or --option={word} into the command, or set the option dashes"
                 raise InvalidInput(f"the value {shown(made)} begins with -, and the program would take it as an option; {how}")
             filled.append(made)
-        size = sum(len(os.fsencode(word)) + 1 for word in filled)
-        if size > ARGUMENT_BYTES:
-            raise InvalidInput(f"the arguments have {size} bytes; at most {ARGUMENT_BYTES} are allowed")
+        check_size(filled)
         return filled
 
 
@@ -124,27 +122,32 @@ class ProgramConnector:
     `seconds` of one call, and `without_walls` (False), which runs the program also where the kernel lacks a wall.
     """
 
+    options: tuple[str, ...] = _OPTIONS
+
     def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:
         """
         :raises InvalidInput: if the command or an option is not valid.
         """
         options = spec.options
         for option in options:
-            if option not in _OPTIONS:
-                allowed = ", ".join(_OPTIONS)
-                raise InvalidInput(f"{option!r} is not a valid option of a program{nearest(option, _OPTIONS)}; allowed are: {allowed}")
+            if option not in self.options:
+                allowed = ", ".join(self.options)
+                raise InvalidInput(f"{option!r} is not a valid option of a program{nearest(option, self.options)}; allowed are: {allowed}")
         for option in ("dashes", "network", "without_walls"):
             if not isinstance(options.get(option, False), bool):
                 raise InvalidInput(f"the option {option} is {shown(options[option])}; it has to be true or false")
         self._spec, self._services = spec, services
         self._template = CommandTemplate.parse(spec.place, dashes=options.get("dashes", False))
-        self._kind = _kind(options.get("classes", {}))
+        self._kind = self._class_of(options.get("classes", {}))
         self._env = _env(options.get("env", {}))
         self._readable, self._writable = _folders(options.get("folders", []))
         self._seconds = _number("seconds", options.get("seconds", services.limits.call_s), 86_400)
         self._memory = int(_number("memory_mib", options.get("memory_mib", MEMORY >> 20), 1 << 20)) << 20
         self._waiting: deque[_Launched] = deque()
         self._all: weakref.WeakSet[_Launched] = weakref.WeakSet()
+
+    def _class_of(self, classes: Any) -> str:
+        return _kind(classes)
 
     async def tools(self) -> Sequence[ToolDefinition]:
         """Return the tool, if the program is there.
@@ -178,7 +181,7 @@ class ProgramConnector:
         :raises InvalidInput: if a value cannot be passed, or a secret is not set.
         :raises ToolFailed: if the program is missing or cannot be run.
         """
-        words = self._template.fill(arguments)
+        words = self.words(tool, arguments)
         plan, hidden = await asyncio.to_thread(self._plan, words)
         first: list[_Launched] = [await self._launch(plan)]
         process = f"{first[0].process.pid} {await asyncio.to_thread(process_start, first[0].process.pid)}"
@@ -197,10 +200,40 @@ class ProgramConnector:
             arguments=arguments,
             send=send,
             seconds=self._seconds,
-            target=self._spec.name if self._kind != READS else "",
+            target=self._spec.name if tool.kind != READS else "",
             process=process,
             payload=shlex.join(words),
         )
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the placeholders."""
+        return self._template.names
+
+    def words(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> list[str]:
+        """Return the program and the arguments of one call.
+
+        :raises InvalidInput: if a value cannot be passed as it is.
+        """
+        return self._template.fill(arguments)
+
+    async def output(self, more: Sequence[str]) -> tuple[str, str, str]:
+        """Run the program with its fixed arguments and these, in its jail; return how it ended (`exit 0`), what it wrote, and its errors.
+
+        :raises ToolFailed: if it is missing, cannot be run, or takes longer than one call may.
+        """
+        plan, _ = await asyncio.to_thread(self._plan, [*self._template.words, *more])
+        launched = await self._launch(plan)
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(launched)
+        try:
+            async with asyncio.timeout(self._seconds):
+                how, output, errors = await launched.run()
+        except TimeoutError:
+            raise ToolFailed(f"{shlex.join(plan['argv'])} did not end within {self._seconds:g} s") from None
+        if how.startswith("error "):
+            raise ToolFailed(f"{shlex.join(plan['argv'])} did not run: {how.partition(' ')[2]}")
+        return how, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
     async def close(self) -> None:
         """End every program and launcher of the connection."""
@@ -336,12 +369,12 @@ def _result(name: str, ended: tuple[str, bytes, bytes], hidden: Sequence[str]) -
         return {"exit": 0, "stdout": out, **({"stderr": err[-_SHOWN_ERRORS:]} if err else {}), **cut}
     if kind == "exit":
         said = f": {end}" if end else f", and wrote no errors; its output ends: {out.strip()[-_SHOWN_ERRORS:]}"
-        raise ToolFailed(f"{name} ended with exit code {detail}{said}{_walled(end)}", sure=False, exit=int(detail))
+        raise ToolFailed(f"{name} ended with exit code {detail}{said}{walled(end)}", sure=False, exit=int(detail))
     by = signal.Signals(int(detail)).name if kind == "signal" and detail.isdigit() and int(detail) in _SIGNALS else detail
     raise ProgramStopped(f"{name} was ended by {by or 'something that did not say why'}{': ' + end if end else ''}")
 
 
-def _walled(errors: str) -> str:
+def walled(errors: str) -> str:
     """Return what may lift a refusal of the jail."""
     if "Permission denied" not in errors and "Operation not permitted" not in errors:
         return ""
@@ -367,7 +400,20 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
     return bytes(kept)
 
 
-def _text_of(name: str, value: Any) -> str:
+def check_size(words: Sequence[str]) -> None:
+    """
+    :raises InvalidInput: if the arguments of a call are too many.
+    """
+    size = sum(len(os.fsencode(word)) + 1 for word in words)
+    if size > ARGUMENT_BYTES:
+        raise InvalidInput(f"the arguments have {size} bytes; at most {ARGUMENT_BYTES} are allowed")
+
+
+def text_of(name: str, value: Any) -> str:
+    """Return a value as an argument of a program.
+
+    :raises InvalidInput: if no program could be given it.
+    """
     text = value if isinstance(value, str) else json.dumps(value)
     try:
         text.encode()
@@ -378,7 +424,7 @@ def _text_of(name: str, value: Any) -> str:
     return text
 
 
-def _refuse_shell(words: Sequence[str]) -> None:
+def refuse_shell(words: Sequence[str]) -> None:
     """Refuse a value as the text of a shell: it could say anything."""
     if os.path.basename(words[0]) in _SHELLS:
         for before, word in itertools.pairwise(words):

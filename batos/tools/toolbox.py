@@ -20,7 +20,7 @@ from batos.config import nearest, shown
 from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
-from batos.tools import connections
+from batos.tools import connections, known_places
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import (
     ConnectionSpec,
@@ -42,6 +42,11 @@ _CONNECTORS = {
     "program": "batos.tools.programs:ProgramConnector",
     "mcp": "batos.tools.mcp_client:McpConnector",
 }
+_BY_FORM = {
+    "http": "batos.tools.form_connections:FormHttpConnector",
+    "program": "batos.tools.form_connections:FormProgramConnector",
+}
+"""Connectors of connections with an option `form`."""
 _NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose keys are names of the place's choice, such as a parameter `pattern`."""
 _VALUES = frozenset({"enum", "const", "default", "examples"})
@@ -54,7 +59,7 @@ _UNCHECKED = frozenset({
 
 def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connector:
     """Return the connector of a connection; its module is imported here, so that a daemon loads what its user uses."""
-    module, _, name = _CONNECTORS[spec.kind].partition(":")
+    module, _, name = (_BY_FORM if "form" in spec.options and spec.kind in _BY_FORM else _CONNECTORS)[spec.kind].partition(":")
     made: Connector = getattr(importlib.import_module(module), name)(spec, services)
     return made
 
@@ -110,9 +115,11 @@ class Toolbox:
             return ToolCall(**{**_fields(call), "look": lambda: self._looked(connection, connector, tool, arguments)})
         return call
 
-    async def add(self, spec: ConnectionSpec) -> PinnedConnection:
+    async def add(self, spec: ConnectionSpec, *, sought_by: str = "", again: bool = False) -> PinnedConnection:
         """Add a connection: ask its place for its tools, and pin them.
 
+        :param sought_by: mission whose message wants it; empty: its user adds it by hand.
+        :param again: put back the removed connection of that name, as it was.
         :raises InvalidInput: if it is not valid, or its name is taken.
         :raises ToolFailed, EgressFailed, EgressRefused: if the place cannot be reached; nothing was added.
         """
@@ -122,10 +129,15 @@ class Toolbox:
         try:
             tools = await self._offered(spec, connector)
             _check_chosen(spec, tools)
-            await self._image.system(connections.add, spec, tools, mission="operator")
+            if again:
+                await self._image.system(known_places.put_back, spec.name, tools, sought_by, mission=sought_by)
+            elif sought_by:
+                await self._image.system(known_places.add_sought, spec, tools, sought_by, mission=sought_by)
+            else:
+                await self._image.system(connections.add, spec, tools, mission="operator")
         finally:
             await _closed(connector)
-        log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools))
+        log.info("connection_added", name=spec.name, kind=spec.kind, tools=len(tools), mission=sought_by)
         return self.connections()[spec.name]._replace(notes=_notes(connector))
 
     async def test(self, name: str) -> PinnedConnection:

@@ -22,8 +22,11 @@ CHARS = 20_000
 """Characters of a page's text, where a call does not say otherwise."""
 _MOST_CHARS = 200_000
 _RESULTS = 10
-_PAGE_BYTES = 8 << 20
-_READ_S, _READ_BYTES = 20.0, 1 << 30
+PAGE_BYTES = 8 << 20
+"""Greatest size of a page."""
+READER_BYTES = 1 << 30
+"""Memory of the process that reads pages."""
+_READ_S = 20.0
 _URL = {"type": "string", "maxLength": 4000, "description": "http:// or https:// URL of a public page"}
 _CHARS = {"type": "integer", "minimum": 1, "maximum": _MOST_CHARS, "description": f"characters of text, usually {CHARS}"}
 _FETCH = ToolDefinition(
@@ -60,8 +63,8 @@ class WebConnector:
         self._name = spec.name
         self._seconds = seconds_of(spec, services.limits.call_s)
         self._searched = HttpSender(spec, services, search) if search else None
-        self._egress = Egress(any_public=True, limits=EgressLimits(bytes=_PAGE_BYTES, seconds=self._seconds))
-        self._child = IsolatedChild(page_reader.__name__, memory=_READ_BYTES)
+        self._egress = Egress(any_public=True, limits=EgressLimits(bytes=PAGE_BYTES, seconds=self._seconds))
+        self._child = IsolatedChild(page_reader.__name__, memory=READER_BYTES)
 
     async def tools(self) -> Sequence[ToolDefinition]:
         """Return the tools; nobody is asked."""
@@ -98,26 +101,7 @@ class WebConnector:
             wait = answer.headers.get("retry-after", "")
             later = f"; it may be asked again after: {wait[:40]}" if wait else ""
             raise ToolFailed(f"{shown(url)} was answered {answer.status}{later}", status=answer.status)
-        found: dict[str, Any] = {"url": answer.url, "title": "", "text": "", "links": []}
-        if not answer.body:
-            return found
-        declared = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", answer.headers.get("content-type", ""), re.IGNORECASE)
-        request = [_name_of(answer), declared[1] if declared else "", answer.url, most]
-        try:
-            pieces = await self._child.ask(request, answer.body, seconds=_READ_S)
-        except Unreadable as e:
-            kind = answer.headers.get("content-type", "of no type")[:80]
-            raise ToolFailed(f"{shown(answer.url)} ({kind}, {len(answer.body)} bytes) cannot be read as text: {e.message}") from None
-        except ChildStopped as e:
-            raise ToolFailed(f"{shown(answer.url)} cannot be read as text: its reader was stopped ({e.reason})") from None
-        for what, *piece in pieces:
-            if what == "link":
-                found["links"].append({"text": piece[0], "url": piece[1]})
-            elif what == "cut":
-                found["told"] = f"the text has {piece[0]} characters; max_chars cut it at {most}"
-            else:
-                found[what] += piece[0]
-        return found
+        return await page_of(self._child, answer, most)
 
     def _search(self, sender: HttpSender, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
         query = [("q", arguments["query"]), ("format", "json")]
@@ -138,6 +122,35 @@ class WebConnector:
             return _results(answer["body"], sender.base, count)
 
         return ToolCall(connection=self._name, tool=tool, arguments=arguments, send=send, seconds=ready.seconds, payload=ready.payload)
+
+
+async def page_of(child: IsolatedChild, answer: HttpAnswer, most: int) -> dict[str, Any]:
+    """Return the title, the text and the links of what a server answered.
+
+    :param child: runs the reader of pages.
+    :param most: characters of text.
+    :raises ToolFailed: if it cannot be read as text.
+    """
+    found: dict[str, Any] = {"url": answer.url, "title": "", "text": "", "links": []}
+    if not answer.body:
+        return found
+    declared = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", answer.headers.get("content-type", ""), re.IGNORECASE)
+    request = [_name_of(answer), declared[1] if declared else "", answer.url, most]
+    try:
+        pieces = await child.ask(request, answer.body, seconds=_READ_S)
+    except Unreadable as e:
+        kind = answer.headers.get("content-type", "of no type")[:80]
+        raise ToolFailed(f"{shown(answer.url)} ({kind}, {len(answer.body)} bytes) cannot be read as text: {e.message}") from None
+    except ChildStopped as e:
+        raise ToolFailed(f"{shown(answer.url)} cannot be read as text: its reader was stopped ({e.reason})") from None
+    for what, *piece in pieces:
+        if what == "link":
+            found["links"].append({"text": piece[0], "url": piece[1]})
+        elif what == "cut":
+            found["told"] = f"the text has {piece[0]} characters; max_chars cut it at {most}"
+        else:
+            found[what] += piece[0]
+    return found
 
 
 def _results(body: Any, base: str, count: int) -> list[dict[str, str]]:

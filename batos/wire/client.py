@@ -30,10 +30,11 @@ from batos.config import MIB
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
 from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
+from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
 
 
-class Operating(Scheduling):
+class Operating(Scheduling, Noticing):
     """Part of `batos.wire.client.Client` for the operator of a daemon."""
 
     async def info(self) -> dict[str, Any]:
@@ -600,6 +601,19 @@ class Client(Operating):
         """
         return await self._ask("tool_add", hold_s=timeout_s, name=name, kind=kind, place=place, options=dict(options or {}) or None)
 
+    async def tool_describe(
+        self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+    ) -> dict[str, Any]:
+        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
+        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
+        `form`.
+
+        :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
+        :param options: of a usage: `env`, `without_walls`.
+        :raises ToolFailed: (or EgressFailed, EgressRefused) if it cannot be had.
+        """
+        return await self._ask("tool_describe", hold_s=timeout_s, kind=kind, source=source, options=dict(options or {}) or None)
+
     async def tool_test(self, name: str, *, timeout_s: float = CONNECT_S) -> dict[str, Any]:
         """Ask a connection's place for its tools anew, and suspend those that changed. Return it whole; `changes` is the difference."""
         return await self._ask("tool_test", hold_s=timeout_s, name=name)
@@ -614,6 +628,20 @@ class Client(Operating):
         :raises UnknownTool: if there is none of that name.
         """
         return await self._ask("tool_remove", name=name)
+
+    async def tool_offer(
+        self, name: str, line: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """List a place (as for `tool_add`), with a line on what it does: it is proposed where such a connection is wanted and not there."""
+        return await self._ask("tool_offer", name=name, line=line, kind=kind, place=place, options=dict(options or {}) or None)
+
+    async def tool_offers(self) -> dict[str, Any]:
+        """Return the places that may be proposed: listed, removed, and those that come with BAT OS."""
+        return await self._ask("tool_offers")
+
+    async def tool_withdraw(self, name: str) -> dict[str, Any]:
+        """Take a place off the list; a connection that was removed is not proposed any more either. Return the list."""
+        return await self._ask("tool_withdraw", name=name)
 
     async def tools_resume(self) -> dict[str, Any]:
         """Let an image act that was copied, restored or replaced. The reply is that of `tools`."""

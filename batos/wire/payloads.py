@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from batos.config import Settings
+from batos.config import Settings, nearest
 from batos.errors import InvalidRequest, MalformedMessage, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire.admin_schemas import Accepting
 from batos.wire.endpoints import WireLimits
@@ -127,6 +127,7 @@ _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.i
 _NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
 _VALIDATE = {op: model.__pydantic_validator__.validate_python for op, model in OPS.items()}  # the function that `model_validate` calls
 
+_OPS_TOLD = 24
 _UNIONS = ("ref", "at", "a", "b")
 """Fields that accept several types. Pydantic reports an error for each type, as if the types were fields of the field."""
 _NESTED: dict[str, type[BaseModel]] = {"examples": TaughtExample, "accept": Accepting, "images": Image}
@@ -177,7 +178,7 @@ def _validate(fields: dict[str, Any], limits: PayloadLimits) -> Request:
         raise InvalidRequest("the message has no `op`" if op is None else "`op` is a string")
     names = _NAMES.get(op)
     if names is None:
-        raise UnknownOp(f"no op {op[:64]!r}; there are {', '.join(OPS)}")
+        raise UnknownOp(_no_op(op))
     if not names.issuperset(fields):
         name = min(fields.keys() - names)[:64]
         raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")
@@ -193,6 +194,13 @@ def _validate(fields: dict[str, Any], limits: PayloadLimits) -> Request:
     elif isinstance(request, SendRequest):
         _check_keywords(request.kwargs)
     return request
+
+
+def _no_op(op: str) -> str:
+    """Return the message about an op that is none: with those that are meant, else with as many as it has room for."""
+    there = nearest(op[:64], OPS)
+    told = there or f"; there are {', '.join(list(OPS)[:_OPS_TOLD])} and {len(OPS) - _OPS_TOLD} more"
+    return f"no op {op[:64]!r}{told}; docs/wire.md has them all"
 
 
 def _first(error: ValidationError) -> str:

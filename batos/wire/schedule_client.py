@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Literal, TypedDict, Unpack
 
-from batos.wire.connection import Connection
+from batos.wire.hook_client import Hooking
 
 
 class ScheduleTerms(TypedDict, total=False):
@@ -20,9 +20,11 @@ class ScheduleTerms(TypedDict, total=False):
     """treatment of times that passed while no daemon ran: one run for all of them (default), none, or one for each"""
     stop_after: int | None
     """failures in a row after which the schedule stops"""
+    overlap: Literal["run", "skip"] | None
+    """treatment of a time that comes while the last run has not ended: a run all the same (default), or none"""
 
 
-class Scheduling(Connection):
+class Scheduling(Hooking):
     """Part of `batos.wire.client.Client` for schedules."""
 
     async def schedules(self, name: str | None = None) -> dict[str, Any]:
@@ -34,7 +36,7 @@ class Scheduling(Connection):
 
         :param when: words (`every weekday at 8:00`, `every 15 minutes`, `tomorrow at 8`) or a cron expression (`0 8 * * 1-5`).
         :param brief: brief of each mission; `{last}` stands for the last result, `{date}` for the day.
-        :param terms: zone, name, persona, missed, stop_after (`ScheduleTerms`).
+        :param terms: zone, name, persona, missed, stop_after, overlap (`ScheduleTerms`).
         :raises InvalidInput: if the words are not understood, or a term is not valid.
         """
         told: dict[str, Any] = {name: value for name, value in terms.items() if value is not None}

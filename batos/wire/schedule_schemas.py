@@ -30,6 +30,7 @@ class ScheduleAddRequest(Request):
     persona: Persona | None = None
     missed: Literal["once", "skip", "all"] = "once"
     stop_after: Annotated[int, Field(ge=1, le=20)] | None = None
+    overlap: Literal["run", "skip"] = "run"
 
 
 class SchedulePauseRequest(Request):

@@ -49,6 +49,32 @@ from batos.wire.fields import (
     Target,
     Words,
 )
+from batos.wire.folder_schemas import (
+    FolderAddRequest,
+    FolderPauseRequest,
+    FolderRemoveRequest,
+    FolderResumeRequest,
+    FolderRunRequest,
+    FoldersRequest,
+)
+from batos.wire.hook_schemas import (
+    HookAddRequest,
+    HookDeliverRequest,
+    HookPauseRequest,
+    HookRemoveRequest,
+    HookResumeRequest,
+    HookRollRequest,
+    HooksRequest,
+)
+from batos.wire.notice_schemas import (
+    NoticeAddRequest,
+    NoticeLogRequest,
+    NoticePauseRequest,
+    NoticeRemoveRequest,
+    NoticeResumeRequest,
+    NoticesRequest,
+    NoticeTestRequest,
+)
 from batos.wire.schedule_schemas import (
     ScheduleAddRequest,
     SchedulePauseRequest,
@@ -62,25 +88,33 @@ from batos.wire.tool_schemas import (
     EffectsRequest,
     ToolAcceptRequest,
     ToolAddRequest,
+    ToolDescribeRequest,
     ToolGrantRequest,
     ToolGrantsRequest,
+    ToolOfferRequest,
+    ToolOffersRequest,
     ToolRemoveRequest,
     ToolsRequest,
     ToolsResumeRequest,
     ToolTestRequest,
     ToolUngrantRequest,
+    ToolWithdrawRequest,
 )
 
 __all__ = [
     "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image",
-    "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
-    "ModelsRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest",
-    "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest",
-    "ScheduleRunRequest", "SchedulesRequest",
-    "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample",
-    "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolRemoveRequest", "ToolTestRequest",
-    "ToolUngrantRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
+    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
+    "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
+    "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
+    "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
+    "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
+    "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
+    "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
+    "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
+    "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
+    "ToolDescribeRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest",
+    "ToolTestRequest", "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest",
+    "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -347,9 +381,16 @@ OPS: dict[str, type[Request]] = {
     "undo_change": UndoChangeRequest, "fork": ForkRequest, "pack": PackRequest, "backup": BackupRequest, "info": InfoRequest,
     "metrics": MetricsRequest, "models": ModelsRequest, "experts": ExpertsRequest, "personas": PersonasRequest, "ingest": IngestRequest,
     "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest, "tools": ToolsRequest, "tool_add": ToolAddRequest,
+    "tool_describe": ToolDescribeRequest,
     "tool_test": ToolTestRequest, "tool_accept": ToolAcceptRequest, "tool_remove": ToolRemoveRequest, "tools_resume": ToolsResumeRequest,
+    "tool_offer": ToolOfferRequest, "tool_offers": ToolOffersRequest, "tool_withdraw": ToolWithdrawRequest,
     "tool_grant": ToolGrantRequest, "tool_grants": ToolGrantsRequest, "tool_ungrant": ToolUngrantRequest, "effects": EffectsRequest,
     "effect_settle": EffectSettleRequest, "schedules": SchedulesRequest, "schedule_add": ScheduleAddRequest,
     "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,
-    "schedule_run": ScheduleRunRequest,
+    "schedule_run": ScheduleRunRequest, "notices": NoticesRequest, "notice_add": NoticeAddRequest, "notice_pause": NoticePauseRequest,
+    "notice_resume": NoticeResumeRequest, "notice_remove": NoticeRemoveRequest, "notice_test": NoticeTestRequest,
+    "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
+    "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
+    "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
+    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest,
 }  # fmt: skip

@@ -56,6 +56,27 @@ def _program_of(command: str) -> str:
     return words[0] if words else command
 
 
+class ToolDescribeRequest(Request):
+    """A description that is no schema, read: the usage of a program (its command), or a text (a URL or a file). Nothing is connected by
+    it."""
+
+    op: Literal["tool_describe"]
+    kind: Literal["usage", "text"]
+    source: Annotated[str, StringConstraints(min_length=1, max_length=PLACE_CHARS)]
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the file or program of the daemon's machine that it reads."""
+        if self.kind == "usage":
+            return (_program_of(self.source),)
+        return () if "://" in self.source else (self.source,)
+
+
 class ToolTestRequest(Request):
     """Ask a connection's place for its tools anew. Those that are new or different are suspended."""
 
@@ -78,6 +99,31 @@ class ToolRemoveRequest(Request):
     """Remove a connection. What was done through it stays done."""
 
     op: Literal["tool_remove"]
+    name: ConnectionName
+
+
+class ToolOfferRequest(Request):
+    """A place that may be proposed where a message wants a connection that is not there. Nothing is asked or started."""
+
+    op: Literal["tool_offer"]
+    name: ConnectionName
+    line: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    kind: ConnectionKind
+    place: Annotated[str, StringConstraints(max_length=PLACE_CHARS)] = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ToolOffersRequest(Request):
+    """The places that may be proposed."""
+
+    least_role: ClassVar[Role] = "read"
+    op: Literal["tool_offers"]
+
+
+class ToolWithdrawRequest(Request):
+    """Take a place off the list of those that may be proposed."""
+
+    op: Literal["tool_withdraw"]
     name: ConnectionName
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
 
@@ -46,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with ScriptedOllama() as server:
         provisioned(server).say(lambda request: '{"tea": "mint"}' if request.get("format") else ANSWER)
         with daemon(folder, ollama_host=server.host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
-            yield Place(peer.ask("info")["doors"], token_of(folder, TOKEN_NAME), peer, server)
+            yield Place(peer.ask("info")["doors"], token_of(folder), peer, server)
 
 
 def told_by(client: str, place: Place) -> dict[str, Any]:
@@ -111,7 +110,7 @@ def test_litellm(place: Place) -> None:
     told = told_by("litellm", place)
     assert told == {"openai": [ANSWER, ANSWER], "ollama": [ANSWER, ANSWER]}
     assert len(missions(place) - before) == 3, (
-        "by OpenAI's interface it counts its tries: asked again is another turn; by Ollama's it is not"
+        "by OpenAI's interface it counts its tries, so asked again is another turn; by Ollama's not"
     )
 
 
@@ -170,7 +169,7 @@ def test_a_turn_and_a_plain_one_on_a_real_ollama(tmp_path: Path, ollama_host: st
     import httpx
 
     with daemon(tmp_path, ollama_host=ollama_host, depth="direct", **DOORS) as running, Peer(running.endpoint) as peer:
-        headers = {"Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}"}
+        headers = {"Authorization": f"Bearer {token_of(tmp_path)}"}
         with httpx.Client(base_url=peer.ask("info")["doors"], headers=headers, timeout=120) as client:
             for model in ("batos", "batos:plain"):
                 body = {"model": model, "messages": [{"role": "user", "content": "Name one colour of the sky."}], "stream": True}

@@ -114,7 +114,7 @@ async def test_it_lists_tools_and_calls_them(kitchen: Kitchen) -> None:
     tools = await kitchen.connector.tools()
     checked("f", tools, ToolLimits())
     echo = next(tool for tool in tools if tool.name == "echo")
-    assert echo.line() == "echo(text?): It is echo."
+    assert echo.line() == "echo(text?): It is echo"
     assert echo.kind == ACTS  # its user does not trust the server
     assert await kitchen.call("echo", {"text": "hi"}) == "hi"
     assert await kitchen.call("pay", {"amount": 3}) == {"paid": 3}

@@ -3,9 +3,7 @@ the right answer without a restart; also where the daemon is killed at each of i
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from http.server import ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,8 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, batos, daemon, done, provisioned, question_of, result_of
-from tests.support.http_world import QuietHandler, serving
+from tests.support.http_world import serving
+from tests.support.tea_shop import TeaShop
 
 QUICK = {"crash_limit": 100, "tools.call_s": 4}  # what was cut off may go on for so long, which a restart waits for
 CHEAPEST = (
@@ -23,54 +22,6 @@ BUY = (
     "def buy_cheapest_(self, count):\n    teas = self.tools.shop.listTeas()['body']\n"
     "    sku = min(teas, key=lambda tea: tea['price'])['sku']\n    return self.tools.shop.order(sku=sku, count=count)['body']['id']\n"
 )
-
-
-def json_of(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"content": {"application/json": {"schema": schema}}}
-
-
-class TeaShop:
-    """A shop on loopback with a document, which notes what it is asked, and does something else when that comes."""
-
-    def __init__(self) -> None:
-        self.orders: list[dict[str, Any]] = []
-        self.lists = 0
-        self.on_list: Callable[[], None] | None = None
-        self.on_order: Callable[[], None] | None = None
-        shop = self
-
-        class Handler(QuietHandler):
-            def do_GET(self) -> None:
-                if self.path == "/openapi.json":
-                    return self.answer(200, shop.document())
-                shop.lists += 1
-                if (then := shop.on_list) is not None:
-                    shop.on_list = None
-                    return then()  # nobody hears an answer
-                return self.answer(200, [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4}])
-
-            def do_POST(self) -> None:
-                shop.orders.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                if (then := shop.on_order) is not None:
-                    shop.on_order = None
-                    return then()
-                return self.answer(201, {"id": len(shop.orders)})
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.origin = f"http://127.0.0.1:{self.server.server_port}"
-
-    def document(self) -> dict[str, Any]:
-        tea = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
-        order = {
-            "type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}, "count": {"type": "integer", "minimum": 1}}
-        }  # fmt: skip
-        made = {"type": "object", "properties": {"id": {"type": "integer"}}}
-        listed = {"operationId": "listTeas", "responses": {"200": json_of({"type": "array", "items": tea})}}
-        ordered = {"operationId": "order", "requestBody": {"required": True, **json_of(order)}, "responses": {"201": json_of(made)}}
-        return {
-            "openapi": "3.1.0", "info": {"title": "tea", "version": "1"}, "servers": [{"url": self.origin}],
-            "paths": {"/teas": {"get": listed}, "/orders": {"post": ordered}},
-        }  # fmt: skip
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,11 @@ import httpx
 import pytest
 
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, daemon, provisioned
+from tests.support.doors import free_port
 
 BODY = {"model": "batos", "messages": [{"role": "user", "content": "Plan a quiet evening for two"}]}
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "evening"}])
@@ -31,7 +23,7 @@ def test_a_retry_after_a_kill_is_the_same_mission(tmp_path: Path, scripted: Scri
     address = f"http://{given['doors.listen']}"
     scripted.hold()
     with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
-        headers = {**headers, "Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}"}
+        headers = {**headers, "Authorization": f"Bearer {token_of(tmp_path)}"}
         with httpx.stream("POST", f"{address}/v1/chat/completions", json={**BODY, "stream": True}, headers=headers, timeout=60) as reply:
             mission = reply.headers["x-batos-mission"]
             scripted.wait_for("/api/chat")
@@ -63,7 +55,7 @@ def test_a_response_goes_on_after_a_kill(tmp_path: Path, scripted: ScriptedOllam
     address, asked = f"http://{given['doors.listen']}/v1/responses", {"model": "batos", "input": "Plan a quiet evening for two"}
     scripted.hold()
     with daemon(tmp_path, ollama_host=scripted.host, **given) as running:
-        headers = {"Authorization": f"Bearer {token_of(tmp_path, TOKEN_NAME)}", "x-stainless-retry-count": "0"}
+        headers = {"Authorization": f"Bearer {token_of(tmp_path)}", "x-stainless-retry-count": "0"}
         with httpx.stream("POST", address, json={**asked, "stream": True}, headers=headers, timeout=60) as reply:
             mission = reply.headers["x-batos-mission"]
             scripted.wait_for("/api/chat")

@@ -45,7 +45,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         settings = {
             "ollama_host": server.host,
             "console": "on",
-            "console_listen": "127.0.0.1:0",
+            "doors.enabled": "on",
+            "doors.listen": "127.0.0.1:0",
             "console_refresh_s": 0.05,
             "depth": "facets",
         }
@@ -54,6 +55,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             sent(peer, "note", "memory", "remember_", NOTE, "Keys")
             for n, mood in enumerate(("calm", "bright", "stormy"), 1):
                 sent(peer, f"mood-{n}", "robin", "set_mood_", mood)
+            peer.ask("schedule_add", when="on the first of each month at 7", brief="What changed in my notes since {last}?", name="monthly")
             link = link_of(running)
             with browser(folder, link.partition("/?")[0]) as window:
                 window.resize(*DESK)
@@ -268,7 +270,32 @@ def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Brow
 
 PAGES = ("/", "/mission?id=mood-1", "/conversation?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
          "/revert?target=robin&selector=set_mood_&version=0",
-         "/search?q=key", "/search", "/models", "/changes", "/tools", "/undo?id=note", "/mission?id=nobody")  # fmt: skip
+         "/search?q=key", "/search", "/models", "/changes", "/tools", "/schedules", "/schedule?name=monthly", "/doors",
+         "/undo?id=note", "/mission?id=nobody")  # fmt: skip
+
+
+def test_a_schedule_is_added_said_back_and_run(window: Browser) -> None:
+    window.open("/")
+    window.press("7")
+    window.until_text("What changed in my notes", "#main .rows")
+    window.find("#brief").send_keys("What shall I cook?")
+    window.find("#when").send_keys("every blue moon")
+    window.click("form.brief button.main")
+    window.until_text("blue", "[role=alert]")
+    assert window.find("#brief").get_attribute("value") == "What shall I cook?", "what was written is not lost"
+    window.find("#when").clear()
+    window.find("#when").send_keys("on the last of each month at 18:30")
+    window.picture("schedules-form")
+    window.click("form.brief button.main")
+    window.until_text("It is added.")
+    assert len(window.all("#times ~ ol li")) == 5
+    assert window.text("#times ~ ol li").endswith(("18:30 UTC", "18:30 CET", "18:30 CEST"))
+    window.picture("schedule")
+    window.click(".acts form[action='/schedule/run'] button")
+    window.until_text("by a schedule")
+    window.open("/schedules")
+    window.picture("schedules")
+    window.driver.get_log("browser")  # that the first words were refused is said in it, too
 
 
 def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:
@@ -278,7 +305,7 @@ def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:
     for page in (*PAGES, "/mission?id=wide", "/conversation?id=wide", "/search?q=" + "w" * 900, "/undo?id=wide"):
         window.open(page)
         window.find("main")
-        if page in ("/", "/mission?id=mood-1", "/object?target=robin"):
+        if page in ("/", "/mission?id=mood-1", "/object?target=robin", "/schedules", "/schedule?name=monthly", "/doors"):
             window.picture(f"phone{page.partition('?')[0].replace('/', '-')}")
         if (over := window.overflow()) > 0:
             wide[page] = over

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import json
-import threading
 import urllib.parse
-from collections.abc import Coroutine, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batos.app.kernel import Kernel
-from batos.console.api_client import Asker
 from batos.doors.access import DoorLimits
-from tests.support.doors import door_token, kernel_with_doors, user
-from tests.support.missions import FakeInference
+from tests.support.doors import Served, accepted, door_token, user
 
 ROUTES = (
     ("GET", "/"), ("GET", "/v1/models"), ("GET", "/v1/models/batos"), ("POST", "/v1/chat/completions"), ("GET", "/api/version"),
@@ -58,43 +50,9 @@ payloads = st.binary(max_size=60) | bodies.map(lambda value: json.dumps(value).e
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-async def accepted(kernel: Kernel) -> list[dict[str, Any]]:
-    found = await Asker(kernel.transport.dispatcher, kernel.settings).ask("missions", system=False)
-    return list(found["missions"])
-
-
-class Served:
-    """A kernel with doors on a loop of its own, for requests from a thread."""
-
-    def __init__(self, folder: Path) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever)
-        self.thread.start()
-        self._life = contextlib.AsyncExitStack()
-        inference = FakeInference()
-        inference.embedder = lambda text: [float(len(text)), 1.0]
-        self.kernel: Kernel = self.run(
-            self._life.enter_async_context(kernel_with_doors(folder, inference, limits=(DoorLimits(body_bytes=2048, messages=8),)))
-        )
-        assert self.kernel.doors is not None
-        self.client = httpx.Client(
-            base_url=self.kernel.doors.address, headers={"Authorization": f"Bearer {door_token(self.kernel)}"}, timeout=60
-        )
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
-
-    def close(self) -> None:
-        self.client.close()
-        self.run(self._life.aclose())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
-        self.loop.close()
-
-
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    made = Served(tmp_path_factory.mktemp("doors"))
+    made = Served(tmp_path_factory.mktemp("doors"), DoorLimits(body_bytes=2048, messages=8))
     try:
         yield made
     finally:

@@ -117,6 +117,29 @@ def test_an_interval_goes_by_seconds_that_pass(zone: str, minutes: int, start: i
     assert (first - start) % (minutes * MINUTE) == 0
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(ZONES), st.integers(1, 20), st.integers(0, 23), st.integers(0, 59))
+def test_days_that_come_again_are_counted_by_the_calendar(data: st.DataObject, zone: str, days: int, hour: int, minute: int) -> None:
+    offsets = data.draw(st.sets(st.integers(0, days - 1), min_size=1, max_size=3))
+    since = data.draw(moments(zone))
+    held = zoneinfo.ZoneInfo(zone)
+    first = datetime.datetime.fromtimestamp(since, held).date() - datetime.timedelta(days=data.draw(st.integers(-30, 400)))
+    rule = f"days {days} from {first.isoformat()} on {','.join(map(str, sorted(offsets)))} at {hour}:{minute:02}"
+    daily = naive(f"{minute} {hour} * * *", zone, since, since + 3 * DAY)
+    wanted = [at for at in daily if _counts(at, held, (hour, minute), first, days, offsets)]
+    assert Timing(rule, zone).passed(since, since + 3 * DAY, 10**6) == wanted
+
+
+def _counts(at: float, zone: zoneinfo.ZoneInfo, clock: tuple[int, int], first: datetime.date, days: int, offsets: set[int]) -> bool:
+    """Whether a daily time is of a day of the cycle. A time that was jumped over belongs to the day that lacks it."""
+    shown, before = (datetime.datetime.fromtimestamp(one, zone).replace(tzinfo=None, fold=0) for one in (at, at - MINUTE))
+    step, found = datetime.timedelta(minutes=1), [shown]
+    while (before := before + step) < shown:
+        found.append(before)
+    passed = [(one.date() - first).days for one in found if (one.hour, one.minute) == clock]
+    return any(one >= 0 and one % days in offsets for one in passed)
+
+
 def test_a_leap_day_comes_each_fourth_year_and_one_that_never_comes_ends() -> None:
     timing = Timing("cron 0 8 29 2 *", "UTC")
     begin = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC).timestamp()

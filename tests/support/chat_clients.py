@@ -1,4 +1,4 @@
-"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|responses|ollama|litellm ADDRESS TOKEN`. Prints JSON.
+"""Real chat clients, run in their own environment: `chat_clients.py openai|responses|ollama|litellm ADDRESS TOKEN`. Prints JSON.
 
 Nothing of BAT OS is imported: openai-python, ollama-python and LiteLLM are what is installed there.
 """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import socket
+import threading
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import httpx
 
 from batos.app.kernel import Kernel
 from batos.console.access import token_of
-from batos.doors.access import TOKEN_NAME
+from batos.console.api_client import Asker
 from tests.support.console import http_client
 from tests.support.missions import FakeInference, settings
 
@@ -37,9 +40,17 @@ async def kernel_with_doors(
         await kernel.stop()
 
 
+def free_port() -> int:
+    """A port of loopback that nobody listens at, for a daemon that is started again at the same one."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
 def door_token(kernel: Kernel) -> str:
     """The token of a kernel's doors."""
-    return token_of(kernel.settings.data, TOKEN_NAME)
+    return token_of(kernel.settings.data)
 
 
 @contextlib.asynccontextmanager
@@ -83,3 +94,36 @@ def events(body: str) -> list[dict[str, Any]]:
     lines = [line.removeprefix("data: ") for line in body.split("\n") if line.startswith("data: ")]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]
+
+
+async def accepted(kernel: Kernel) -> list[str]:
+    """The ids of the missions that users gave."""
+    found = await Asker(kernel.transport.dispatcher, kernel.settings).ask("missions", system=False)
+    return [one["id"] for one in found["missions"]]
+
+
+class Served:
+    """A kernel with doors on a loop of its own, for requests from a thread."""
+
+    def __init__(self, folder: Path, *limits: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self._life = contextlib.AsyncExitStack()
+        inference = FakeInference()
+        inference.embedder = lambda text: [float(len(text)), 1.0]
+        self.kernel: Kernel = self.run(self._life.enter_async_context(kernel_with_doors(folder, inference, limits=limits)))
+        assert self.kernel.doors is not None
+        self.client = httpx.Client(
+            base_url=self.kernel.doors.address, headers={"Authorization": f"Bearer {door_token(self.kernel)}"}, timeout=60
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def close(self) -> None:
+        self.client.close()
+        self.run(self._life.aclose())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()

@@ -134,6 +134,8 @@ async def test_when_in_doubt_it_does_not_call(kernel: Kernel, brief: str) -> Non
         ({"context": "m0"}, False),
         ({"images": [{"digest": "0" * 64, "name": "thermometer.png"}]}, False),
         ({"origin": "system"}, False),
+        ({"origin": "hook"}, False),
+        ({"origin": "folder"}, False),
     ],
 )
 async def test_who_asked_for_thought_gets_it(kernel: Kernel, option: dict[str, Any], calls: bool) -> None:

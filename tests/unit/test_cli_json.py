@@ -31,7 +31,7 @@ WORDS: dict[str, list[str]] = {
     "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
-LOCAL = {"audit", "config", "console", "doctor", "doors", "keys", "restore", "run", "secrets", "service", "train"}
+LOCAL = {"audit", "config", "console", "doctor", "doors", "keys", "mcp", "restore", "run", "secrets", "service", "train"}
 """Verbs without a daemon to ask: their documents are tested where those verbs are, and their types below."""
 
 
@@ -73,6 +73,10 @@ def answer(request: Request) -> Any:
             return {"type": "tool_grants", "grants": []}
         case "schedules":
             return {"type": "schedules", "schedules": []}
+        case "hooks":
+            return {"type": "hooks", "hooks": []}
+        case "folders":
+            return {"type": "folders", "folders": []}
         case "info":
             return {"type": "info", "console": "http://127.0.0.1:1", "data": "data", "personas": []}
         case op:
@@ -105,6 +109,9 @@ def test_verbs_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for words in (["audit", "m.py"], ["doctor"]):
         main([*words, "--json"])
         assert json.loads(capsys.readouterr().out)["type"] == documented()[words[0]]
+    assert main(["mcp", "--json", "--connect", "tcp://127.0.0.1:1"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["type"], Path(told["command"]).name, told["args"]) == ("mcp", "batos", ["mcp", "--connect", "tcp://127.0.0.1:1"])
     assert main(["config", "--json"]) == 0
     assert {"name", "value", "source", "type", "limits", "help"} == set(json.loads(capsys.readouterr().out)[0])
 

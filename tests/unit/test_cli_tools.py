@@ -254,3 +254,127 @@ def test_secrets_are_kept_without_a_daemon(tmp_path: Path, monkeypatch: pytest.M
     assert main(["secrets", "remove", "SHOP", "--data", str(tmp_path)]) == 4
     assert main(["secrets", "set", "--data", str(tmp_path)]) == 2
     assert main(["secrets", "list", "SHOP", "--data", str(tmp_path)]) == 2
+
+
+BRAVE = {"name": "brave", "line": "searches", "kind": "web", "place": "", "options": {}, "origin": "listed"}
+OFFERS = {"type": "tool_offers", "offers": [BRAVE]}
+
+
+def test_a_place_is_listed_with_a_line_and_taken_off_the_list() -> None:
+    code, [asked] = batos({"tool_offer": OFFERS}, "tools", "offer", "brave", "--web", "--line", "searches")
+    assert (code, asked.name, asked.line, asked.kind) == (0, "brave", "searches", "web")
+    assert batos({"tool_offers": OFFERS}, "tools", "offers")[0] == 0
+    code, [asked] = batos({"tool_withdraw": OFFERS}, "tools", "withdraw", "brave")
+    assert (code, asked.name) == (0, "brave")
+
+
+@pytest.mark.parametrize(
+    "words", ["offer brave --web", "add brave --web --line searches", "offers brave", "withdraw", "offer brave --line searches"]
+)
+def test_words_that_list_no_place_are_refused(words: str) -> None:
+    code, asked = batos({}, "tools", *words.split())
+    assert (code, asked) == (2, [])
+
+
+# --- operations that a form describes
+
+
+FORM = {
+    "operations": [{"name": "run", "line": "Count.", "argv": ["--lines", "{lines}"], "parameters": [{"name": "lines", "type": "boolean"}]}]
+}
+READ = {"type": "tool_description", "kind": "usage", "by": "rule", "form": FORM, "text": "", "notes": ["-x is left out"]}
+UNREAD = {**READ, "by": "", "form": None, "text": "Odd words.", "notes": ["it has no line `usage`"]}
+
+
+def described(said: Any) -> Any:
+    """A daemon that reads a description so, and whose model fills the form so."""
+    accepted = {"type": "accepted", "state": "ACCEPTED"}
+    filled = {"type": "result", "state": "COMPLETE", "result": {"value": said}} if "form" in said else said
+    return {"tool_describe": READ if said is READ else UNREAD, "send": accepted, "result": filled, "tool_add": told(WHOLE)}
+
+
+def test_what_is_read_by_rule_is_shown_and_added_with_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [asked, added_] = batos(described(READ), "tools", "add", "count", "--help-of", sys.executable, "--yes")
+    assert code == 0
+    assert (asked.kind, asked.source) == ("usage", sys.executable)
+    assert (added_.kind, added_.place, added_.options) == ("program", sys.executable, {"form": FORM})
+    said = capsys.readouterr()
+    assert "1 operation of" in said.out
+    assert "--lines {lines}" in said.out
+    assert "-x is left out" in said.err
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_what_a_model_filled_is_never_added_without_being_seen(yes: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    filled = {"kind": "program", "form": FORM, "left_out": ["steal: its path is not valid"]}
+    code, asked = batos(described(filled), "tools", "add", "count", "--help-of", sys.executable, *(["--yes"] if yes else []))
+    assert code == 2
+    assert [one.op for one in asked if one.op != "result"] == ["tool_describe", "send"]
+    assert (asked[1].target, asked[1].selector, asked[1].args) == ("tools", "describe_", ["program", "Odd words."])
+    said = capsys.readouterr()
+    assert "read by a model" in said.out
+    assert "steal: its path is not valid" in said.err
+    assert "--write-form" in said.err
+
+
+def test_a_user_who_is_asked_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    filled = {"kind": "http", "form": {"operations": [{"name": "a", "method": "GET", "path": "/a"}]}, "left_out": []}
+    for answer, code, added_ in (("y\n", 0, True), ("n\n", 1, False)):
+        terminal = io.StringIO(answer)
+        monkeypatch.setattr(terminal, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        found, asked = batos(
+            described(filled), "tools", "add", "shop", "--http", "https://shop.example", "--described-by", "https://a.example/d"
+        )
+        assert (found != 0) == (code != 0)
+        assert ("tool_add" in [one.op for one in asked]) is added_
+        assert asked[0].source == "https://a.example/d"
+
+
+def test_a_form_is_written_to_a_file_edited_and_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "count.json"
+    code, asked = batos(described(READ), "tools", "add", "count", "--help-of", sys.executable, "--write-form", str(file))
+    assert (code, [one.op for one in asked]) == (0, ["tool_describe"])
+    assert json.loads(file.read_text()) == FORM
+    assert f"--form {file}" in capsys.readouterr().out
+    code, asked = batos(described(READ), "tools", "add", "count", "--help-of", sys.executable, "--write-form", str(file))
+    assert code == 2
+    assert "there already" in capsys.readouterr().err
+    code, [added_] = batos(described(READ), "tools", "add", "count", "--program", sys.executable, "--form", str(file))
+    assert (code, added_.options) == (0, {"form": FORM})
+
+
+def test_where_nobody_could_fill_the_form_an_example_is_written_and_the_reason_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = {"kind": "http", "form": {"operations": []}, "left_out": ["the model filled no form: it was not JSON"]}
+    words = ["tools", "add", "shop", "--http", "https://shop.example", "--described-by", str(tmp_path / "shop.md")]
+    code, _ = batos(described(nothing), *words)
+    said = capsys.readouterr().err
+    assert code == 2
+    assert "the model filled no form" in said
+    assert "--write-form" in said
+    code, _ = batos(described(nothing), *words, "--write-form", str(tmp_path / "shop.json"))
+    assert code == 0
+    assert json.loads((tmp_path / "shop.json").read_text())["operations"][0]["path"] == "/orders/{shop}"
+    assert "an example" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--http", "https://a.example", "--described-by", "x.md", "--form", "f.json"], "described once"),
+        (["--folder", "/x", "--form", "f.json"], "does not go with --folder"),
+        (["--http", "https://a.example", "--yes"], "goes with --help-of or --described-by"),
+        (["--http", "https://a.example", "--write-form", "f.json"], "goes with --help-of or --described-by"),
+        (["--program", sys.executable, "--form", "/gone.json"], "cannot be read"),
+        (["--program", sys.executable, "--form", __file__], "is not JSON"),
+        (["--help-of", "no-such-program-here"], "is not there"),
+    ],
+)
+def test_a_form_that_cannot_be_had_is_refused_before_the_daemon_is_asked(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, asked = batos({}, "tools", "add", "x", *words)
+    assert (code, asked) == (2, [])
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,76 +12,25 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, ToolFailed
-from batos.forge import lessons, operation_pins, versions
+from batos.forge import operation_pins, tool_mends, versions
 from batos.image import effects, ledger
 from batos.image import grants as image_grants
 from batos.image.grants import GrantRecord
-from batos.image.history import oid_of
 from batos.tools import doubles
-from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
+from batos.tools.connections import PinnedConnection
+from batos.tools.definitions import ConnectionSpec, ToolDefinition
 from batos.tools.schema_changes import why_unfit
 from batos.tools.toolbox import check_arguments
 from tests.support.methods import writing
-from tests.support.missions import WAIT_S, FakeInference, Listened, submit
+from tests.support.missions import WAIT_S, FakeInference
+from tests.support.tea_connection import LIST, ORDER, TEA, Shop, answered, begun, lesson, taking, told
 from tests.support.tool_missions import allow, connected
 
-TEA: dict[str, Any] = {"type": "object", "properties": {"sku": {"type": "string"}, "price": {"type": "number"}}}
-
-
-def answered(body: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": {"type": "string"}}}
-
-
-def taking(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-LIST = ToolDefinition(
-    name="listTeas", kind="reads", description="List the teas of the shop.", result=answered({"type": "array", "items": TEA}), outward=False
-)
-ORDER = ToolDefinition(
-    name="order",
-    description="Order a tea.",
-    parameters=taking(sku={"type": "string"}),
-    result=answered({"type": "object", "properties": {"id": {"type": "integer"}, "sku": {"type": "string"}}}),
-)
 CHEAPEST = "def cheapest_tea_(self):\n    return min(self.tools.shop.listTeas()['body'], key=lambda tea: tea['price'])['sku']\n"
 BUY = (
     "def buy_cheapest_(self):\n    teas = self.tools.shop.listTeas()['body']\n"
     "    sku = min(teas, key=lambda tea: tea['price'])['sku']\n    return self.tools.shop.order(sku=sku)['body']['id']\n"
 )
-
-
-class Shop:
-    """A connector whose place is in memory."""
-
-    def __init__(self) -> None:
-        self.sent = list[tuple[str, Mapping[str, Any]]]()
-        self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}]
-        self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
-        self.fault: Exception | None = None
-        self.refuse: Exception | None = None
-        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
-
-    async def tools(self) -> Sequence[ToolDefinition]:
-        return self.offered
-
-    async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
-        async def send(delivery: Delivery) -> Any:
-            self.sent.append((tool.name, arguments))
-            if tool.name == "order" and self.meanwhile is not None:
-                await self.meanwhile()
-            if self.fault is not None:
-                raise self.fault
-            if tool.name == "order" and self.refuse is not None:
-                raise self.refuse
-            body = self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments["sku"]}
-            return {"status": 200, "body": body, "url": "https://shop.example"}
-
-        return ToolCall(connection="shop", tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}")
-
-    async def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -99,24 +47,6 @@ async def shop() -> Shop:
 async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncIterator[Kernel]:
     async with connected(tmp_path, inference, shop) as kernel:
         yield kernel
-
-
-async def begun(kernel: Kernel, id: str, selector: str, *args: Any) -> Listened:
-    wire = json.dumps({"target": "tools.shop", "selector": selector, "args": list(args), "kwargs": {}})
-    return await submit(kernel, id, f"send {selector}", message=wire)
-
-
-async def told(kernel: Kernel, id: str, selector: str, *args: Any) -> dict[str, Any]:
-    return await (await begun(kernel, id, selector, *args)).end()
-
-
-async def lesson(kernel: Kernel, id: str, selector: str, *examples: dict[str, Any], intent: str = "") -> dict[str, Any]:
-    pupil = kernel.image.read(lambda root: oid_of(root["lobby"].tools.shop))
-    taught = lessons.Lesson(id, pupil, selector, list(examples), intent, False)
-    wire = json.dumps({"target": "tools.shop", "selector": "learn_", "args": [selector], "kwargs": {}})
-    heard = Listened(kernel, id)
-    await kernel.scheduler.submit(id, "teach", {"message": wire, **taught.options()}, lambda root: lessons.begin(root, taught, 16))
-    return await heard.end()
 
 
 async def question(kernel: Kernel, id: str) -> str:
@@ -137,8 +67,9 @@ async def test_the_method_is_written_with_the_operations_and_what_they_answer(ke
     asked = writing(inference, CHEAPEST)
     ended = await told(kernel, "m1", "cheapest_tea_")
     assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", "assam"), ended
-    assert 'self.tools.shop.listTeas() -> {"status": int, "body": [{"sku": str, "price": float}], "url": str}' in asked[0].user
-    assert 'self.tools.shop.order(sku: str) -> {"status": int, "body": {"id": int, "sku": str}, "url": str}' in asked[0].user
+    assert 'self.tools.shop.listTeas() -> {"body": [{"sku": str, "price": float}], …}\n    ' in asked[0].user
+    assert 'self.tools.shop.order(sku: str) -> {"body": {"id": int, "sku": str}, …} (acts)\n    Order a tea.' in asked[0].user
+    assert "One marked `acts` changes something outside: in a loop it is called only where a literal bounds the rounds" in asked[0].user
     assert "pinned" not in asked[0].user, "how a connection is kept says nothing of the method"
     assert shop.sent == [("listTeas", {})], "its trial read the real shop, and the mission goes by the same answer"
     assert done(kernel, "m1") == [("shop.listTeas", "DONE")]
@@ -479,3 +410,38 @@ def recorded(kernel: Kernel) -> dict[str, Any]:
         return operation_pins.recorded_answers(root, held, held._slots["buy_cheapest_"], 0.0)
 
     return kernel.image.read(read)
+
+
+@pytest.mark.parametrize(
+    ("draft", "mended"),
+    [
+        ("self.tools.shop.listTeas.get('body')", "self.tools.shop.listTeas().get('body')"),
+        ("[tea for tea in self.tools.shop.list_teas]", "[tea for tea in self.tools.shop.listTeas()]"),
+        ("self.tools.shop.get('listTeas')['body']", "self.tools.shop.listTeas()['body']"),
+        ("len(self.tools.shop['listTeas'])", "len(self.tools.shop.listTeas())"),
+        (
+            "'größer', self.tools.shop.listTeas, self.tools.shop.listTeas",
+            "'größer', self.tools.shop.listTeas(), self.tools.shop.listTeas()",
+        ),
+        ("self.tools.shop.order", "self.tools.shop.order"),
+        ("self.tools.shop.listTeas()['body']", "self.tools.shop.listTeas()['body']"),
+        ("self.tools.shop.burn", "self.tools.shop.burn"),
+        ("self.shop.listTeas", "self.shop.listTeas"),
+        ("(", "("),
+    ],
+)
+def test_a_tool_that_is_used_as_a_value_is_called_where_it_needs_no_argument(draft: str, mended: str) -> None:
+    there = {"shop": PinnedConnection(ConnectionSpec("shop", "http", "https://shop.example"), (LIST, ORDER))}
+    head = "def m_(self):\n    return "
+    source, notes = tool_mends.with_calls(head + draft, there)
+    assert source == head + mended
+    assert bool(notes) is (draft != mended)
+
+
+async def test_a_draft_that_lacks_a_call_is_mended_and_says_so(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    asked = writing(inference, CHEAPEST.replace("listTeas()", "listTeas"))
+    ended = await lesson(kernel, "t1", "cheapest_tea_", {"args": [], "result": "assam"}, intent="the sku of the cheapest tea")
+    assert ended["state"] == "COMPLETE", ended
+    assert len(asked) == 1
+    came = kernel.image.read(lambda root: dict(root["lobby"].tools.shop._slots["cheapest_tea_"].provenance))
+    assert tool_mends.NOTE in came["repairs"]

@@ -8,7 +8,6 @@ import os
 import re
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,10 +19,11 @@ from starlette.datastructures import Headers
 from structlog.testing import capture_logs
 
 from batos.app.kernel import Kernel
+from batos.config import Settings
 from batos.console.access import TOKEN_NAME, Access, token_of
 from batos.console.app import GET, POST
 from batos.console.login import HEADERS, cookie_of
-from batos.console.server import loopback
+from batos.doors.server import WebAddress, web_address
 from batos.errors import ConfigError, EndpointError
 from tests.support.console import Seat, http_client, seated, served
 from tests.support.missions import FakeInference
@@ -245,16 +245,25 @@ async def test_a_bad_form_gets_a_page_that_says_so(tmp_path: Path, content: byte
 # --- the socket
 
 
+def at(address: str, setting: str = "console.listen") -> WebAddress:
+    """The address at which a server with these settings listens."""
+    section, _, name = setting.partition(".")
+    found = web_address(Settings(**{"console": {"enabled": "on"}, section: {"enabled": "on", name: address}}), setting)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:5780", "192.168.1.2:80", "[::]:80", "example.org:80", "127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:65536"]
 )
 def test_only_loopback_is_served(address: str) -> None:
-    with pytest.raises(EndpointError, match=r"console\.listen|loopback"):
-        loopback(address)
+    for setting in ("console.listen", "doors.listen"):
+        with pytest.raises(EndpointError, match=rf"{setting}|loopback"):
+            at(address, setting)
 
 
 def test_addresses_of_loopback() -> None:
-    assert [loopback(one) for one in ("127.0.0.1:80", "localhost:0", "[::1]:9", "127.9.9.9:1")] == [
+    assert [at(one)[1:3] for one in ("127.0.0.1:80", "localhost:0", "[::1]:9", "127.9.9.9:1")] == [
         ("127.0.0.1", 80), ("127.0.0.1", 0), ("::1", 9), ("127.9.9.9", 1)]  # fmt: skip
     assert Access("t" * 43, "::1", 9, 60).hosts == {"[::1]:9", "localhost:9"}
     assert Access("t" * 43, "127.0.0.1", 80, 60).refusal("POST", {"host": "localhost", "origin": "http://localhost"}) == ""
@@ -304,13 +313,16 @@ async def test_the_address_is_free_again_where_the_start_fails(tmp_path: Path) -
                 pass
 
 
-@pytest.mark.parametrize("module", ["uvicorn", "starlette", "jinja2"])
-def test_what_is_not_installed_is_named(module: str) -> None:
-    program = (
-        f"import sys; sys.modules[{module!r}] = None\ntry: import batos.console.server\nexcept Exception as e: print(type(e).__name__, e)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
-    assert re.match(rf"ConfigError the console needs {module}.*pip install 'batos\[console\]'", done.stdout), done
+async def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ConfigError, match=r"the console needs jinja2.*pip install 'batos\[console\]'"):
+        async with served(tmp_path):
+            pass
+    async with served(tmp_path, console="auto", doors={"enabled": "on", "listen": "127.0.0.1:0"}) as kernel:
+        assert kernel.console is None
+        assert kernel.doors is not None
+        async with http_client(kernel.doors.address) as client:
+            assert (await client.get("/", headers={"Accept": "text/html"})).status_code == 401
 
 
 async def test_without_the_setting_nothing_is_served(tmp_path: Path) -> None:
@@ -330,9 +342,13 @@ async def test_the_end_of_the_console_is_not_the_end_of_the_daemon(tmp_path: Pat
         async with served(tmp_path, inference) as kernel:
             new, _ = await kernel.scheduler.submit("m1", "Plan the day", {})
             assert new
+            assert kernel.console is not None
+            with contextlib.suppress(httpx.HTTPError):
+                async with http_client(kernel.console.address) as client:
+                    await client.get("/")
             await kernel.scheduler.quiet()
             assert kernel.scheduler.facts()["COMPLETE"] == 1
-    assert [line["part"] for line in lines if line["event"] == "background_failed"] == ["console"]
+    assert [line["part"] for line in lines if line["event"] == "background_failed"] == ["doors"]
 
 
 async def test_a_page_that_fails_says_so_and_tells_nothing(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:

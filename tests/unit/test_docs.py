@@ -17,6 +17,9 @@ from batos import config, errors
 from batos.cli.app import app, register
 from batos.config import former
 from batos.wire.client import Operating
+from batos.wire.folder_client import FolderWatching
+from batos.wire.hook_client import Hooking
+from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
 from batos.wire.schemas import OPS
 
@@ -185,7 +188,8 @@ def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> No
     from batos.wire import Client, SyncClient
 
     text = (ROOT / "docs" / "clients.md").read_text("utf-8")
-    methods = {name: method for name, method in {**vars(Client), **vars(Operating), **vars(Scheduling)}.items() if not name.startswith("_")}
+    parts = {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Noticing), **vars(Hooking), **vars(FolderWatching)}
+    methods = {name: method for name, method in parts.items() if not name.startswith("_")}
     assert len(methods) > 25
     for name, method in methods.items():
         assert f"\n### {name}\n" in text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed
+from batos.errors import BatosError, EgressFailed, GrantRefused, InvalidInput, ToolFailed
 from batos.image import effects, ledger
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall, ToolDefinition
@@ -135,6 +135,49 @@ async def test_an_answer_settles_only_the_try_that_it_was_given_for(image: Livin
     assert (await attempt(image, mission, shop))["happened"] is True
     assert len(shop.sent) == 2, "its user said that it happened"
     assert only(image).state == effects.SETTLED
+
+
+LINE, AWAY = ConnectionError("the line broke"), EgressFailed("nobody is there", sent=False)
+
+
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT])
+async def test_a_second_sending_that_did_not_leave_does_not_say_that_the_first_one_did_nothing(image: LivingImage, kind: str) -> None:
+    mission, shop = Mission(), Shop(kind, LINE, AWAY, AWAY)
+    question = await attempt(image, mission, shop)
+    assert (len(shop.sent), only(image).state) == (TRIES, effects.IN_DOUBT)
+    assert asks_about(question, only(image).key)
+    assert "the line broke; sent again, it did not leave: nobody is there" in question
+    mission.answer("again")
+    assert await attempt(image, mission, shop) == "paid"
+
+
+async def test_what_its_user_has_sent_again_and_does_not_leave_is_asked_about_again(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop(effects.ACTS, LINE, ToolFailed("it does not start", sure=True))
+    first = await attempt(image, mission, shop)
+    mission.answer("again")
+    second = await attempt(image, mission, shop)
+    assert asks_about(second, only(image).key)
+    assert second != first
+    assert (len(shop.sent), only(image).state) == (2, effects.IN_DOUBT)
+
+
+@pytest.mark.parametrize(("kind", "status", "state"), [
+    (effects.IDEMPOTENT, 404, effects.DONE), (effects.IDEMPOTENT, 422, effects.FAILED), (effects.KEYED, 409, effects.FAILED),
+])  # fmt: skip
+async def test_an_answer_that_the_first_sending_may_be_the_reason_of_is_no_proof_that_it_did_nothing(
+    image: LivingImage, kind: str, status: int, state: str
+) -> None:
+    mission, shop = Mission(), Shop(kind, LINE, ToolFailed("it is not there", status=status))
+    with pytest.raises(ToolFailed):
+        await attempt(image, mission, shop)
+    assert (only(image).state, only(image).failed, mission.open) == (state, True, None)
+
+
+async def test_a_first_sending_that_did_not_leave_failed_for_sure(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop(effects.KEYED, AWAY)
+    with pytest.raises(ToolFailed, match="nobody is there"):
+        await attempt(image, mission, shop)
+    assert (only(image).state, len(shop.sent)) == (effects.FAILED, 1)
 
 
 async def test_an_answer_to_a_tool_is_not_given_to_its_next_question(image: LivingImage) -> None:

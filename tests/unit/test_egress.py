@@ -207,8 +207,11 @@ async def test_more_requests_than_a_minute_allows_wait_and_run_out_of_time(world
     egress = Egress(private=[world.here], limits=EgressLimits(per_minute=2, seconds=0.2))
     for _ in range(2):
         assert (await egress.request("GET", world.url("/"))).status == 200
-    assert await asked(egress, "GET", world.url("/third")) == "egress_failed False"
+    with pytest.raises(EgressFailed, match=r"did not leave within 0\.2 s: .*nothing was done") as failed:
+        await egress.request("GET", world.url("/third"))
+    assert not failed.value.sent
     assert "GET /third" not in world.asked
+    await egress.close()
 
 
 async def test_proxies_of_the_environment_are_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

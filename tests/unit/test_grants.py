@@ -29,9 +29,9 @@ TEXT = "The key is under the third stone of the garden wall."
 TIDY = "def tidy_(self):\n    return self.memory.forget_(self.note)\n"
 
 NOT_REACHING = {
-    "ask_user_", "call_", "chunks_", "complete", "decompose", "delegate", "failed", "gist_", "idle", "lookup", "mentioned_by_",
-    "mentions_", "neighbours_", "recall_", "reify", "remember_", "source_", "study", "summarise_", "summarised_", "synthesize",
-    "synthesize_response_for_", "think_", "try_out", "understand", "write",
+    "ask_user_", "call_", "chunks_", "complete", "decompose", "delegate", "describe_", "failed", "gist_", "idle", "lines_", "lookup",
+    "mentioned_by_", "mentions_", "neighbours_", "number_in_", "one_of_", "read_", "recall_", "refuse_", "reify", "remember_", "source_",
+    "study", "summarise_", "summarised_", "synthesize", "synthesize_response_for_", "think_", "try_out", "understand", "write",
 }  # fmt: skip
 """Primitives that change their receiver, or make something new: a method may send them. Whoever adds a Primitive decides."""
 

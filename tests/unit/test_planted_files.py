@@ -269,7 +269,7 @@ def test_keys_are_put_only_where_nobody_else_writes(tmp_path: Path) -> None:
 
 @as_root
 def test_a_token_that_another_put_there_lets_nobody_in(tmp_path: Path) -> None:
-    path = tmp_path / "console.token"
+    path = tmp_path / "doors.token"
     path.write_text("x" * 43)
     path.chmod(0o600)
     os.chown(path, OTHER, OTHER)
@@ -318,11 +318,11 @@ def test_no_other_user_reads_what_a_daemon_keeps(public: Path, tmp_path: Path) -
         (told,) = [line for line in running.log if line["event"] == "closed_to_others"]
         assert str(data) in told["files"]
         assert other("list", data).returncode != 0
-        for path in (*old, data / FORK_NAME, data / "console.token"):
+        for path in (*old, data / FORK_NAME, data / "doors.token"):
             assert other("read", path).stdout == ""
         assert running.terminate() == 0
     data.chmod(0o755)  # each for itself, too
-    for path in (data / FORK_NAME, data / (FORK_NAME + ".index"), data / (FORK_NAME + ".lock"), next(iter(old)), data / "console.token"):
+    for path in (data / FORK_NAME, data / (FORK_NAME + ".index"), data / (FORK_NAME + ".lock"), next(iter(old)), data / "doors.token"):
         assert other("read", path).stdout == "", path
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
     assert stat.S_IMODE(public.stat().st_mode) == 0o711, "a folder that it merely lies in"

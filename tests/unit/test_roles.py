@@ -31,7 +31,10 @@ EXAMPLES = [
 ]
 
 
-ACTING = ("tool_add", "tool_test", "tool_accept", "tool_remove", "tools_resume", "tool_grant", "tool_ungrant", "effect_settle")
+ACTING = (
+    "tool_add", "tool_describe", "tool_test", "tool_accept", "tool_remove", "tool_offer", "tool_withdraw", "tools_resume", "tool_grant",
+    "tool_ungrant", "effect_settle",
+)  # fmt: skip
 
 
 class Ring:

@@ -205,6 +205,13 @@ async def test_a_choice_of_the_user_is_learned_when_the_mission_is_complete(tmp_
         assert (await think(kernel, "m4"))["result"]["persona"] == "ALFRED", "it is in the image"
 
 
+@pytest.mark.parametrize("origin", ["hook", "folder"])
+async def test_text_of_others_teaches_nothing(tmp_path: Path, origin: str) -> None:
+    async with mind(tmp_path, like("babs")) as kernel:
+        assert (await think(kernel, "m1", persona="alfred", origin=origin))["result"]["persona"] == "ALFRED"
+        assert learned(kernel) == {}
+
+
 async def test_what_is_like_a_learned_brief_follows_it(tmp_path: Path) -> None:
     inference = FakeInference()
     inference.embedder = lambda text: [1.0, 0.0] if "yzz" in text else [0.0, 1.0]

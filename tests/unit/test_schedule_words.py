@@ -33,6 +33,17 @@ RULES = {
     "in 2 hours": f"at {int(NOW) + 7200}",
     "tomorrow at 8": f"at {MIDNIGHT + 86400 + 8 * 3600}",
     "at 2026-12-01 08:00": f"at {MIDNIGHT + 5 * 86400 - 86400 + 8 * 3600}",
+    "every 3 days at 8": "days 3 from 2026-11-28 on 0 at 8:00",
+    "every 3 days at 8 and 18:30": "days 3 from 2026-11-27 on 0 at 8:00,18:30",
+    "every other day at noon": "days 2 from 2026-11-28 on 0 at 12:00",
+    "every second day at 14": "days 2 from 2026-11-27 on 0 at 14:00",
+    "every other monday at 9": "days 14 from 2026-11-30 on 0 at 9:00",
+    "every other week on monday at 9:05": "days 14 from 2026-11-30 on 0 at 9:05",
+    "every 2 weeks on tuesday and friday at 6 pm": "days 14 from 2026-11-23 on 1,4 at 18:00",
+    "every 2 weeks on tuesday and friday at 9": "days 14 from 2026-11-30 on 1,4 at 9:00",
+    "every third week on sunday at 7": "days 21 from 2026-11-23 on 6 at 7:00",
+    "every other weekend at noon": "days 14 from 2026-11-23 on 5,6 at 12:00",
+    "every week on monday at 9": "cron 0 9 * * 1",
     "*/5 8-18 * * MON-FRI": "cron */5 8-18 * * MON-FRI",
     "@weekly": "cron 0 0 * * 0",
 }
@@ -63,6 +74,13 @@ def test_words_and_their_rule(words: str) -> None:
         ("at 2026-02-30 08:00", "is not a date"),
         ("every day at 8:00 and 18:30", "different minutes"),
         ("on the 32nd of each month at 7", "not a day of a month"),
+        ("every second monday at 9", "may mean one of each month"),
+        ("every other weekday at 9", "may mean two things"),
+        ("every 2 weeks at 9", "come its days"),
+        ("every 400 days at 9", "1 to 366"),
+        ("every 60 weeks on monday at 9", "1 to 52"),
+        ("every other year at 9", "come its days"),
+        ("every 0 days at 9", "the number is 0"),
         ("x" * 201, "at most 200"),
     ],
 )
@@ -71,7 +89,20 @@ def test_words_that_are_refused(words: str, why: str) -> None:
         rule_of(words, BERLIN, NOW)
 
 
-@pytest.mark.parametrize("rule", ["cron 61 * * * *", "cron 0 8 * *", "cron 0 0 30 2 *", "every 59 from 0", "every x", "sometimes"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "cron 61 * * * *",
+        "cron 0 8 * *",
+        "cron 0 0 30 2 *",
+        "every 59 from 0",
+        "every x",
+        "sometimes",
+        "days 2 from 2026-02-30 on 0 at 8:00",
+        "days 2 from 2026-02-01 on 2 at 8:00",
+        "days 0 from 2026-02-01 on 0 at 8:00",
+    ],
+)
 def test_rules_that_are_refused(rule: str) -> None:
     with pytest.raises(InvalidInput):
         Timing(rule, BERLIN)

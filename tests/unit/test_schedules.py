@@ -148,6 +148,21 @@ async def test_a_run_now_leaves_the_plan(held: Book) -> None:
     assert [run.mission for run in held.image.read(book.load, "news").runs] == held.missions()
 
 
+@pytest.mark.parametrize("overlap", book.OVERLAPS)
+async def test_a_time_that_comes_while_the_last_run_goes_on(held: Book, overlap: str) -> None:
+    await held.add(HOURLY, BEGIN, name="news", overlap=overlap)
+    async with held.alarm(HandClock(BEGIN, BEGIN + 3 * HOUR)):
+        pass
+    expected = hours(BEGIN, BEGIN + 3 * HOUR)
+    assert held.planned() == (expected[:1] if overlap == "skip" else expected)
+    kept = held.image.read(book.load, "news")
+    assert kept.settled == BEGIN + 3 * HOUR, "what was left out does not come back"
+    await held.end(held.missions()[0], "done")
+    async with held.alarm(HandClock(BEGIN + 3 * HOUR, BEGIN + 4 * HOUR)):
+        pass
+    assert len(held.missions()) == (2 if overlap == "skip" else 4)
+
+
 async def test_failures_in_a_row_stop_it_and_are_told(held: Book) -> None:
     await held.add(HOURLY, BEGIN, name="news", stop_after=2)
     told: list[ScheduleStopped] = []
@@ -198,6 +213,6 @@ async def test_one_that_says_the_same_is_not_added_twice(held: Book) -> None:
     assert other.spec.name == "what-is-new-in-my-notes-2"
     with pytest.raises(InvalidInput, match="is taken"):
         await held.add(HOURLY, BEGIN, name=one.spec.name)
-    for wrong in ({"name": "9 lives"}, {"brief": "  "}, {"missed": "never"}, {"stop_after": 21}):
+    for wrong in ({"name": "9 lives"}, {"brief": "  "}, {"missed": "never"}, {"stop_after": 21}, {"overlap": "queue"}):
         with pytest.raises(InvalidInput):
             await held.add(HOURLY, BEGIN, **wrong)

@@ -144,3 +144,24 @@ def test_clauses_and_names_of_a_brief() -> None:
     assert (by.text, by.agent, has.text, has.agent) == ("Ann Lee", True, "Bob Ray", True)
     assert (beside.text, beside.beside, beside.agent) == ("Blue", {"album"}, False)
     assert names_in("the most popular TV show") == []
+
+
+async def test_a_tool_that_needs_a_user_brings_the_one_that_says_who_calls() -> None:
+    user = thing(email=TEXT, display_name=TEXT)
+    paths = {
+        "/me": {"get": {"summary": "Profile of the current user", **answer(user)}},
+        "/users/{user_id}/lists": {"post": {"summary": "Create a list for a user"}},
+        "/lists/{list_id}": {"get": {"summary": "One list", **answer(thing(owner=user, title=TEXT))}},
+        "/lists/{list_id}/songs": {"get": {"summary": "Songs of a list"}},
+        "/songs": {"get": {"summary": "All songs", **answer(many(thing(title=TEXT, artist=TEXT)))}},
+    }
+    found = await offered("Create a new list", offers_of(paths), 2)
+    assert {offer.tool.details["path"] for offer, _ in found} == {"/users/{user_id}/lists", "/me"}
+
+
+async def test_of_near_doubles_one_is_enough_where_others_say_something_else() -> None:
+    paths = {
+        f"/ships/{{ship_id}}/{word}": {"get": {"summary": f"Pictures of the {word} of a ship"}} for word in ("bow", "stern", "deck", "mast")
+    }
+    paths["/weather"] = {"get": {"summary": "Weather for pictures"}}
+    assert "/weather" in {offer.tool.details["path"] for offer, _ in await offered("pictures", offers_of(paths), 2)}

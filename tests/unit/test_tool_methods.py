@@ -123,7 +123,7 @@ async def test_a_method_that_its_user_has_written_with_tools_calls_one_once_and_
     assert ended["state"] == "COMPLETE", ended
     assert (ended["result"]["value"], shop.things) == (1, [{"thing": "tea"}]), "its trial put nothing in"
     assert method_of(kernel, "thing", "note_")["policy"] == "default+tools"
-    assert "self.tools.my_shop.put_in(thing, from?): Put a thing into the shop." in asked[0].user
+    assert "self.tools.my_shop.put_in(thing, from?): Put a thing into the shop (acts)" in asked[0].user
     assert done(kernel, "m1") == [("my-shop.put-in", "DONE")]
     assert (await sent(kernel, "m2", "thing", "note_", "tea"))["result"]["value"] == 2, "another mission does it anew"
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
-from batos.errors import InvalidInput, UnknownMission, UnknownTool
-from batos.image import LivingImage, effects, ledger
+from batos.errors import InvalidInput, UnknownMission, UnknownTarget, UnknownTool
+from batos.image import LivingImage, effects, history, ledger
 from batos.image.effects import ACTS, DONE, IN_DOUBT, INTENDED, READS, EffectRecord
 from batos.image.identity import ActingState
 from batos.missions.scheduler import Scheduler
@@ -250,3 +250,15 @@ async def test_what_cannot_be_settled_says_why(parts: Parts) -> None:
     assert (await parts.settle("dada", "happened"))["state"] == "SETTLED"
     assert (await parts.settle("dddd", "again"))["why"].startswith("again")
     assert [one["mission"] for one in await parts.told(doubt=True)] == ["m1"], "its next attempt does it"
+
+
+async def test_a_path_to_a_connection_that_is_not_there_says_how_one_is_made(parts: Parts) -> None:
+    for names, told in (((), "there are none"), (("shop",), "there are: shop")):
+        for name in names:
+            await parts.image.system(connections.add, ConnectionSpec(name, "http", "https://shop.example"), TOOLS)
+        with parts.image.snapshot() as root, pytest.raises(UnknownTarget) as caught:
+            history.resolve(root, "tools.nope")
+        assert caught.value.message == f"no object 'nope' on the path 'tools.nope'; `batos tools add nope` connects one; {told}"
+    with parts.image.snapshot() as root, pytest.raises(UnknownTarget) as caught:
+        history.resolve(root, "tools.shop.nope")
+    assert "tools add" not in caught.value.message

@@ -138,3 +138,50 @@ def test_a_call_outside_of_the_contract_has_a_reason() -> None:
     assert reach.fault_of_call(method(), "shop.show", "reads") == "the contract of the method 'm' reaches no tool"
     before_reach = Method("m", "def m(self):\n    return 1\n", contract={"reads": ()})
     assert reach.fault_of_call(before_reach, "shop.show", "acts") == "", "its contract does not say"
+
+
+# --- plans: answers are sealed
+
+
+HEAD = "def m(self, url):\n    page = self.tools.web.fetch(url='https://a.example')\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.tools.web.fetch(url=page['next'])",
+        "self.tools.web.fetch(page)",
+        "self.tools.web.fetch(url=f'https://a.example/{page}')",
+        "self.tools.web.call_('fetch', {'url': page['next']})",
+        "self.tools.notes.write(path=self.think_('Where?', page), text='x')",
+        "self.tools.notes.write(path=page['text'].lines_()[0], text='x')",
+        "[self.tools.web.fetch(url=one) for one in page['links']]",
+        "self.tools.notes.read(path=self.tools.notes.list(path='')['files'][0])",
+    ],
+)
+def test_a_plan_s_places_are_made_of_no_answer(body: str) -> None:
+    assert "sealed" in {finding.rule for finding in audit(f"{HEAD}    return {body}\n", "default+sealed+tools").errors}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.tools.notes.write(path='a.txt', text=page['text'])",
+        "self.tools.notes.write(path=f\"{page['text'].number_in_('year')}.md\", text='x')",
+        "self.tools.notes.write(path=page['text'].one_of_(['a.txt', 'b.txt']), text='x')",
+        "self.tools.web.fetch(url=url)",
+        "self.tools.web.search(query=page['text'])",
+        "[self.tools.notes.write(path='a.txt', text=one) for one in page['rows'][:3]]",
+        "self.think_('Summarise it.', page['text'])",
+    ],
+)
+def test_a_plan_hands_texts_on_and_reads_numbers_and_its_own_words(body: str) -> None:
+    assert audit(f"{HEAD}    return {body}\n", "default+sealed+tools").findings == ()
+
+
+def test_a_plan_writes_no_slot_and_readers_are_messages_like_others_elsewhere() -> None:
+    source = f"{HEAD}    self.page = 1\n    self._p_changed = True\n    return page\n"
+    assert [finding.rule for finding in audit(source, "default+sealed+tools").errors] == ["sealed"]
+    assert audit(source).findings == ()
+    named = f"{HEAD}    self.tools.notes.write(path=page['text'].one_of_(['a.txt']), text='x')\n"
+    assert {finding.rule for finding in audit(named).errors} == {"tool-place"}

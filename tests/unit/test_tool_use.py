@@ -19,6 +19,7 @@ from batos.errors import RoleRefused, ToolFailed
 from batos.image import effects, grants, ledger
 from batos.image.grants import ALLOW, ASK, DENY, GrantRecord
 from batos.image.identity import ActingState
+from batos.mind.attempt import Attempt
 from batos.mind.tool_choice import ToolChoice
 from batos.mind.tool_rounds import so_far
 from batos.mind.tool_use import Called
@@ -167,6 +168,24 @@ async def test_a_reading_tool_is_called_and_its_answer_cites_it(tmp_path: Path) 
     assert [(one["tool"], one["state"]) for one in result["tools"]] == [("desk.current_time", "DONE")]
     steps = [event["step"] for event in heard.events if event["type"] == "tool"]
     assert steps == ["called", "done"]
+
+
+@pytest.mark.parametrize(("silent", "native"), [(2, True), (100, False)])
+async def test_an_ollama_that_does_not_say_what_a_model_can_do_is_asked_again(tmp_path: Path, silent: int, native: bool) -> None:
+    place, looks = Place(), 0
+    place.more = (PAY,)
+
+    def uses_tools(model: str) -> bool | None:
+        nonlocal looks
+        looks += 1
+        return True if looks > silent else None
+
+    async with desk(tmp_path, place, inference=ToolModel([PAID])) as kernel:
+        terms = kernel.attempt_services.terms
+        give(kernel, terms=lambda: dataclasses.replace(terms(), uses_tools=uses_tools))
+        await allow(kernel, "desk.*")
+        await (await submit(kernel, "m1", "Sort it out")).end()
+    assert (names(place) == ["pay"]) is native
 
 
 async def test_the_settings_bound_rounds_and_what_prompts_show(tmp_path: Path) -> None:
@@ -509,6 +528,26 @@ async def test_what_the_conversation_read_counts_for_the_third_mark(tmp_path: Pa
         await submit(kernel, "m2", BRIEF, context="m1")
         assert "untrusted" in await asked(kernel, "m2")
     assert [name for name, _, _ in place.calls] == ["current_time"]
+
+
+@pytest.mark.parametrize("origin", ["client", "hook", "folder"])
+@pytest.mark.parametrize("follows", [False, True])
+async def test_a_brief_with_text_of_others_counts_for_the_third_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, follows: bool
+) -> None:
+    monkeypatch.setattr(Attempt, "has_private", True)
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+        await allow(kernel, "desk.*")
+        more: dict[str, Any] = {"context": "m1"} if follows else {"origin": origin}
+        if follows:
+            await (await submit(kernel, "m1", "Say hello", origin=origin)).end()
+        heard = await submit(kernel, "m2", BRIEF, **more)
+        if origin == "client":
+            await heard.end()
+        else:
+            assert "untrusted" in await asked(kernel, "m2")
+    assert len(place.calls) == (origin == "client")
 
 
 async def test_another_tool_does_not_do_what_its_user_refused_for_ever(tmp_path: Path) -> None:

@@ -162,6 +162,15 @@ async def test_what_is_told_is_not_remembered_where_nothing_is_to_be(tmp_path: P
         assert sources(kernel) == []
 
 
+@pytest.mark.parametrize("origin", ["hook", "folder"])
+async def test_what_others_say_is_nobody_s_statement(tmp_path: Path, origin: str) -> None:
+    async with lived(tmp_path) as kernel:
+        await told(kernel, "m1", "My name is Kim.", origin=origin)
+        await told(kernel, "m2", "Plan the day")
+        await remembered(kernel, "mission:m1", "mission:m2")
+        assert "said:m1" not in sources(kernel)
+
+
 async def test_an_undo_takes_back_what_was_told(tmp_path: Path) -> None:
     async with lived(tmp_path) as kernel:
         await told(kernel, "m1", "My name is Kim.")

@@ -48,9 +48,16 @@ FIELDS = {
     "memory": {"documents", "chunks", "sections", "entities", "archives", "waiting", "refused", "followed", "embedder"},
     "search": {"question", "hits", "by_vectors", "why", "took_ms"},
     "tools": {"connections", "tied", "in_doubt"},
+    "tool_offers": {"offers"},
+    "tool_description": {"kind", "by", "form", "text", "notes"},
     "tool_grants": {"grants"},
     "effects": {"effects"},
     "schedules": {"schedules"},
+    "hooks": {"hooks"},
+    "folders": {"folders"},
+    "hook_deliver": {"hook", "id"},
+    "notices": {"channels", "untold", "tied"},
+    "notice_log": {"messages"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }
 

@@ -14,20 +14,31 @@ _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transacti
 LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
-    "curate", "tools", "tools_resume", "tool_grants", "effects", "schedules",
+    "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "tool_add": {"name": "n", "kind": "web"},
+    "tool_describe": {"kind": "usage", "source": "wc"},
     "tool_test": {"name": "n"},
     "tool_accept": {"name": "n"},
     "tool_remove": {"name": "n"},
+    "tool_offer": {"name": "n", "line": "does it", "kind": "web"},
+    "tool_withdraw": {"name": "n"},
     "tool_grant": {"verdict": "allow", "pattern": "n.*"},
     "tool_ungrant": {"number": 1},
     "schedule_add": {"when": "hourly", "brief": "b"},
     **{op: {"name": "n"} for op in ("schedule_pause", "schedule_resume", "schedule_remove")},
     "schedule_run": {"name": "n", "id": "m"},
+    "folder_add": {"folder": "/f", "brief": "b"},
+    **{op: {"name": "n"} for op in ("folder_pause", "folder_resume", "folder_remove", "folder_run")},
+    "hook_add": {"name": "n", "brief": "b"},
+    **{op: {"name": "n"} for op in ("hook_pause", "hook_resume", "hook_remove", "hook_roll")},
+    "hook_deliver": {"name": "n", "body": "e30="},
+    "notice_add": {"name": "n", "way": "hook", "place": "http://localhost/x"},
+    **{op: {"name": "n"} for op in ("notice_pause", "notice_resume", "notice_remove")},
+    "notice_test": {"name": "n", "id": "t"},
     "effect_settle": {"key": "0123", "how": "leave"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
@@ -118,7 +129,7 @@ def test_defaults() -> None:
 def test_wrong_requests_have_codes(message: dict[str, Any], code: str) -> None:
     error = refusal(message).error
     assert error.code == code
-    assert len(error.message) < 600
+    assert len(error.message) < 800
 
 
 @pytest.mark.parametrize("id", ["", "a b", "a\n", "\u00e9", "a" * 129, "a#b", "\x00"])
@@ -296,6 +307,19 @@ def test_an_ingest_names_something() -> None:
 )
 def test_a_connection_names_what_it_reaches_on_the_daemons_machine(kind: str, place: str, named: tuple[str, ...]) -> None:
     assert parse({"op": "tool_add", "name": "n", "kind": kind, "place": place}).named == named
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"kind": "usage", "source": "'/opt/my tools/x' -v"}, ("/opt/my tools/x",)),
+        ({"kind": "usage", "source": "https://shop.example/docs"}, ("https://shop.example/docs",)),
+        ({"kind": "text", "source": "https://shop.example/docs"}, ()),
+        ({"kind": "text", "source": "/etc/passwd"}, ("/etc/passwd",)),
+    ],
+)
+def test_a_description_names_what_is_read_on_the_daemons_machine(given: dict[str, Any], named: tuple[str, ...]) -> None:
+    assert parse({"op": "tool_describe", **given}).named == named
 
 
 @pytest.mark.parametrize("narrowing", [{"uses": 1}, {"bytes": 1}, {"leaks": True}, {"system": True}])

@@ -19,7 +19,7 @@ from batos.guardian.allowlist import (
 )
 from batos.guardian.effects.abstract_state import SELF, Activation, Arguments, Function, LoopFrame, all_parameters, joined
 from batos.guardian.effects.tool_calls import ToolCalls
-from batos.guardian.rules.tool_use import PASSED
+from batos.guardian.rules.tool_use import PASSED, READERS
 from batos.guardian.subject import tool_of
 
 _OPENED = SCALARS - {"str", "bytes", "repr", "format", "slice"}
@@ -82,7 +82,10 @@ class Calls(ToolCalls):
             self.subject.sends.add(name)
             tool = self.subject.tool_calls.get(id(node))
             return self.heap.unknown(node) if tool is None else self.call_tool(node, tool, arguments)
-        return self._call_other(node, receiver, name, arguments) | self.heap.origins_in((receiver & ~SELF) | arguments.all)
+        answer = self._call_other(node, receiver, name, arguments)
+        if self.is_sealed and name in READERS:  # a number, or one of the method's own texts
+            return answer & ~self.heap.origins
+        return answer | self.heap.origins_in((receiver & ~SELF) | arguments.all)
 
     def _call_other(self, node: ast.Call, receiver: int, name: str, arguments: Arguments) -> int:
         """Return what a message or a method of a value answers."""

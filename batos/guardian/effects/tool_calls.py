@@ -36,6 +36,8 @@ class ToolCalls(Expressions):
     def __init__(self, subject: AuditSubject, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         super().__init__(subject, method)
         self.acting: dict[ast.Call, ActingCall] = {}
+        self.is_sealed = tool_use.SEALED_ID in subject.policy.capabilities
+        """True for a plan: free texts that tools answer are sealed."""
 
     def call_tool(self, node: ast.Call, tool: ReachableTool, arguments: Arguments) -> int:
         """Return what a tool answers."""
@@ -56,7 +58,8 @@ class ToolCalls(Expressions):
                 noted.functions.add(frame.function)
 
     def check_acting(self) -> None:
-        """Refuse calls that act again and again, with no literal that bounds it. The whole method was followed."""
+        """Refuse calls that act again and again, with no literal that bounds it, and a plan that writes. The whole method was followed."""
+        tool_use.check_sealed_writes(self.subject)
         for node, noted in self.acting.items():
             for loop, limit in noted.loops.items():
                 if limit is None or not self.heap.is_limited(limit):
@@ -95,6 +98,10 @@ class ToolCalls(Expressions):
                 self._check_place(node, str(name), self.evaluate(value), tool, connection)
 
     def _check_place(self, node: ast.AST, name: str, objects: int, tool: ReachableTool, connection: str) -> None:
+        if self.is_sealed:
+            if said := self.heap.origins_in(objects):
+                tool_use.refuse_sealed_place(self.subject, node, tool, name, self.heap.connections(said))
+            return
         others = self.heap.origins_in(objects) & ~self.heap.origin(connection)
         if others:
             tool_use.refuse_place(self.subject, node, tool, name, self.heap.connections(others))

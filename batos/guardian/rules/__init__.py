@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     tool_use.TOOLS,
     tool_use.LOOP,
     tool_use.PLACE,
+    tool_use.SEALED,
     tool_use.SECRET,
     waiting.RULE,
     attribute.PATTERN,

@@ -4,6 +4,7 @@ tools: tools of connections are called by their names in the text, `self.tools.C
 tool-loop: a literal says how often a tool that acts is called, at most. Found by the effect analysis.
 tool-place: what one connection answers does not say where another one reads or changes something. Found by the effect analysis.
 secret: a method holds no text that stands for a secret.
+sealed: what a tool answers does not say where anything is done, and a plan writes no slot. Found by the effect analysis.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from batos.guardian.policy import READS, ReachableTool
 from batos.guardian.rules.base import Rule
 from batos.guardian.subject import AuditSubject, tool_of
 
-_ID, _LOOP, _PLACE, _SECRET = "tools", "tool-loop", "tool-place", "secret"
+_ID, _LOOP, _PLACE, _SECRET, SEALED_ID = "tools", "tool-loop", "tool-place", "secret", "sealed"
+READERS = frozenset({"number_in_", "one_of_"})
+"""Messages to a sealed text whose answers are values of the plan's own types."""
 PASSED = ast.Pass()
 """Stands for the unknown number of times that a function is called which is passed on."""
 _BY_CALL = "call_"
 """Message of a connection by which a tool is called that its first argument names."""
 _LISTED = 20
+_OF_DICTS = frozenset({"get", "items", "keys", "values"})
 _UNGRANTED = "Take what is needed as an argument, or have it written with tools: `batos teach … --tools`, `batos send-to … --tools`."
 _IN_FULL = "Write the call in full wherever it is made: self.tools.CONNECTION.TOOL(…)."
 _MARK = "{secret:"
@@ -97,7 +101,8 @@ def _tool(subject: AuditSubject, node: ast.Call, connection: str, wanted: str) -
         reason = f"{wanted!r} is not a tool of {connection}{nearest(wanted, list(there[connection]))}"
         names = sorted(there[connection])
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        subject.refuse(_ID, node.func, reason, f"Its tools are: {', '.join(names[:_LISTED]) or 'none'}{more}.")
+        mapping = "A connection is no dict; call one of its tools, and read what that answers. " if wanted in _OF_DICTS else ""
+        subject.refuse(_ID, node.func, reason, f"{mapping}Its tools are: {', '.join(names[:_LISTED]) or 'none'}{more}.")
         return None
     return there[connection][wanted]
 
@@ -141,6 +146,24 @@ def refuse_place(subject: AuditSubject, node: ast.AST, tool: ReachableTool, argu
     subject.refuse(_PLACE, node, reason, hint)
 
 
+def refuse_sealed_place(subject: AuditSubject, node: ast.AST, tool: ReachableTool, argument: str, said: Sequence[str]) -> None:
+    """Refuse a path or an address that any tool's answer is part of, where answers are sealed.
+
+    :param said: connections whose answers are in it.
+    """
+    which = f"the argument {argument!r}" if argument else f"one of the arguments {', '.join(map(repr, sorted(tool.places)))}"
+    reason = f"{which} of {tool.name} is made of what {' and '.join(said)} answered"
+    hint = "Write it out. What a tool answered may be read by number_in_ or one_of_, be a free text, or go to think_."
+    subject.refuse(SEALED_ID, node, reason, hint)
+
+
+def check_sealed_writes(subject: AuditSubject) -> None:
+    """Refuse writes of slots where answers are sealed. The whole method was followed."""
+    if SEALED_ID in subject.policy.capabilities and subject.writes:
+        reason = f"a plan writes the slots {', '.join(sorted(subject.writes))}"
+        subject.refuse(SEALED_ID, subject.method, reason, "Keep what is needed in local names, and return the result.")
+
+
 def _is(node: ast.expr, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
@@ -161,9 +184,9 @@ _TABLE = {
 
 TOOLS = Rule(
     _ID,
-    asks="`self.tools.NAME.tool(…)` stands only where the policy grants the capability `tools`, and names a connection and a tool that "
-    "are there. There it is written in full and called on the spot: neither the connections nor their tools are used as values, and "
-    "`call_` is told its tool by a literal.",
+    asks="`self.tools.CONNECTION.OPERATION(…)` stands only where the policy grants the capability `tools`, and names a connection and "
+    "a tool that are there. There it is written in full and called on the spot: neither the connections nor their tools are used as "
+    "values, and `call_` is told its tool by a literal.",
     why="A method acts outside only where its user has taught it so, and its text shows to which tools it may send; each call is granted, "
     "journaled and done once besides.",
     accepted="def note(self, text):\n    return self.notebook.entry_for_(text)",
@@ -193,6 +216,19 @@ PLACE = Rule(
     refused='def keep(self, url):\n    page = self.tools.web.fetch(url=url)["text"]\n'
     '    self.tools.notes.write(path=f"{page[:20]}.md", text=page)',
     policy="default+tools",
+    tools=_TABLE,
+)
+
+SEALED = Rule(
+    SEALED_ID,
+    asks="Where the policy has the capability `sealed`, no answer of a tool, also of the same connection, is part of an argument that says "
+    "where (a path, an address); what `number_in_` and `one_of_` read of it may be. Such a method writes no slot.",
+    why="A plan is written from the brief alone. Free texts that tools answer are sealed, and never enter the sandbox: so what a page says "
+    "cannot choose the next call. The rule finds early what the run would refuse.",
+    accepted='def plan(self):\n    page = self.tools.web.fetch(url="https://a.example")["text"]\n'
+    "    self.tools.notes.write(path=f\"{page.number_in_('year')}.md\", text=page)",
+    refused='def plan(self):\n    page = self.tools.web.fetch(url="https://a.example")\n    return self.tools.web.fetch(url=page["next"])',
+    policy="default+sealed+tools",
     tools=_TABLE,
 )
 

@@ -1,0 +1,57 @@
+"""Notices of the daemon: the courier's parts, and which changes of the system's own are told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from batos.api.notices import NoticeRequests
+from batos.autotelic import changes
+from batos.bus import EventBus
+from batos.config import Settings
+from batos.image.living_image import LivingImage
+from batos.image.notices import ChangeFact
+from batos.objects import Root
+from batos.tools.secrets import SECRETS_FILE, SecretStore
+from batos.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from batos.notices.courier import CourierParts
+
+LOOKED_AT = 40
+"""Newest changes that are looked at for what was not told yet."""
+
+
+def notice_requests(settings: Settings, image: LivingImage, bus: EventBus, toolbox: Toolbox, pages: Callable[[], str]) -> NoticeRequests:
+    """Return the handlers of the requests about notices; the courier is loaded with the first channel.
+
+    :param pages: returns the address of the pages that a notice links to; "" if none are served.
+    """
+
+    def parts() -> CourierParts:
+        from batos.notices.courier import CourierParts, NoticeLimits  # late: see `NoticeRequests`
+
+        return CourierParts(
+            image=image,
+            services=toolbox.services,
+            bus=bus,
+            identity=lambda: toolbox.identity,
+            tied=toolbox.tied,
+            pages=pages,
+            changes=changes_made,
+            limits=NoticeLimits.of(settings),
+        )
+
+    return NoticeRequests(image, SecretStore(settings.data / SECRETS_FILE), toolbox.tied, parts)
+
+
+def changes_made(root: Root) -> list[ChangeFact]:
+    """Return the newest changes that were made, and those that were taken back."""
+    found: list[ChangeFact] = []
+    for one in itertools.islice(changes.newest_first(root), LOOKED_AT):
+        if one.state in (changes.PROMOTED, changes.KEPT, changes.UNDONE, changes.DISABLED):
+            found.append(ChangeFact(int(one.number), "Changed", float(one.decided or 0.0), f"{one.kind} {one.target}: {one.why}"))
+        if one.state in (changes.UNDONE, changes.DISABLED):
+            found.append(ChangeFact(int(one.number), "Taken back", float(one.ended or 0.0), f"{one.kind} {one.target}: {one.reason}"))
+    return found[::-1]
