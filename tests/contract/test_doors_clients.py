@@ -109,9 +109,7 @@ def test_litellm(place: Place) -> None:
     before = missions(place)
     told = told_by("litellm", place)
     assert told == {"openai": [ANSWER, ANSWER], "ollama": [ANSWER, ANSWER]}
-    assert len(missions(place) - before) == 3, (
-        "by OpenAI's interface it counts its tries, so asked again is another turn; by Ollama's not"
-    )
+    assert len(missions(place) - before) == 3, "by OpenAI's interface it counts its tries, so asked again is another turn; by Ollama's not"
 
 
 @needs_clients
