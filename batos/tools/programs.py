@@ -427,8 +427,11 @@ def text_of(name: str, value: Any) -> str:
 def refuse_shell(words: Sequence[str]) -> None:
     """Refuse a value as the text of a shell: it could say anything."""
     if os.path.basename(words[0]) in _SHELLS:
+        given = any(map(_PLACEHOLDER.search, words))
         for before, word in itertools.pairwise(words):
-            if re.fullmatch(r"-[a-z]*c", before) and _PLACEHOLDER.search(word):
+            # an option between -c and its text makes a later word the text
+            is_c = before[:1] == "-" and before[1:].isalpha() and "c" in before
+            if is_c and (_PLACEHOLDER.search(word) or (given and word[:1] in ("-", "+"))):
                 how = 'keep the shell\'s text fixed and give values after it, as "$1"'
                 raise InvalidInput(f"the argument {shown(word)} would be run by a shell, whatever it says; {how}")
 

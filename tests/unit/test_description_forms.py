@@ -232,6 +232,13 @@ async def test_no_value_is_taken_for_an_option_of_the_program(services: Connecto
     [
         ("/bin/sh", {"name": "a", "argv": ["-c", "{a}"], "parameters": [{"name": "a"}]}, "shell"),
         ("/bin/bash -c", {"name": "a", "argv": ["{a}"], "parameters": [{"name": "a"}]}, "shell"),
+        ("/bin/bash", {"name": "a", "argv": ["-cx", "{a}"], "parameters": [{"name": "a"}]}, "shell"),
+        ("/bin/bash", {"name": "a", "argv": ["-c", "-x", "{a}"], "parameters": [{"name": "a"}]}, "shell"),
+        (
+            "/bin/bash",
+            {"name": "a", "argv": ["-c", "-x", "{b}", "{a}"], "parameters": [{"name": "a"}, {"name": "b", "type": "boolean"}]},
+            "shell",
+        ),
         ("/usr/bin/true {a}", LOG, "placeholders"),
     ],
 )
