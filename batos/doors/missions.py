@@ -193,7 +193,8 @@ class TurnMissions:
         id = turn.id if turn.name or not known else known[0].mission
         if known and not turn.name and await self._is_over(turn, known[0], now):
             id = f"{turn.id}-{int(id.removeprefix(turn.id).lstrip('-') or 1) + 1}"
-        await self._log.add(REQUEST, turn.request_key, id, now)  # before the mission: a retry after a kill finds the same id
+        if known or not turn.name or await self._status(id) is None:  # else the name is another request's, which is to be refused each time
+            await self._log.add(REQUEST, turn.request_key, id, now)  # before the mission: a retry after a kill finds the same id
         return id
 
     async def _is_over(self, turn: ChatTurn, last: LoggedTurn, now: float) -> bool:

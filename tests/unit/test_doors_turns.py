@@ -94,6 +94,16 @@ async def test_the_same_words_asked_at_once_are_several_turns_of_a_client_that_c
     assert len({one["mission"] for one in told}) == len(await listed(kernel)) == 4
 
 
+async def test_the_name_of_another_turn_is_refused_each_time(kernel: Kernel, client: httpx.AsyncClient) -> None:
+    named = {"Idempotency-Key": "evening"}
+    first = await completion(client, user(TEA), headers=named)
+    for _ in range(3):
+        other = await completion(client, user("And in the morning?"), headers=named, status=400)
+        assert other["error"]["code"] == "id_taken"
+    assert (await completion(client, user(TEA), headers=named))["mission"] == first["mission"]
+    assert list(await listed(kernel)) == [first["mission"]]
+
+
 # --- left before the end
 
 
