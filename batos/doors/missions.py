@@ -127,11 +127,14 @@ class TurnMissions:
         """Begin to hear a mission whose reader is counted already.
 
         :param watched: True if its events are heard already.
+        :raises Busy: when the daemon stops.
         """
         self._open.add(following.heard)
         try:
             if not watched:
                 await self._asker.tell(following.heard, "watch", id=following.mission)
+            if self._stopping:  # it was accepted meanwhile: `stop` has ended what was heard before
+                raise Busy(STOPPED)
         except BaseException:
             self.leave(following)
             raise
