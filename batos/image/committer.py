@@ -85,6 +85,7 @@ class Committer:
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
         self._away = ""  # why the server of the image does not answer
+        self._left = _CLOSING_S  # seconds that all that waits for the server may still wait, once the daemon is stopped
         self._tm = TransactionManager(explicit=True)
         self._connection = db.open(transaction_manager=self._tm)
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -231,12 +232,13 @@ class Committer:
             try:
                 transaction = self._tm.begin()  # inside: where it fails, only abort() makes the next one possible
                 root = self._connection.root()
-                since = self._since()
+                before = self._since()
                 for job in group:
                     job.result = job.function(root, *job.args)
                 transaction.user = _note(group)
                 if mark:
                     transaction.setExtendedInfo(MARK, mark)
+                since = before
                 self._tm.commit()
             except BaseException as e:
                 if (away := away_error(e) if self._on_server else None) is not None:
@@ -259,9 +261,9 @@ class Committer:
             return
 
     def _unit(self, commit: _Commit) -> None:
-        mark = self._new_mark()
+        mark, since = self._new_mark(), b""
         try:
-            since = self._since() if mark else b""
+            since = self._since()
             if mark:
                 commit.tm.get().setExtendedInfo(MARK, mark)
             commit.tm.commit()
@@ -298,12 +300,13 @@ class Committer:
     def _came_through(self, away: ImageAway, mark: str, since: bytes) -> bool:
         """Wait until the server answers again; return True if the commit that it was lost in is in the image all the same.
 
+        :param since: empty: the commit had not begun.
         :raises ImageAway: if the daemon is stopped meanwhile.
-        :raises ImageFailed: if another daemon took the image meanwhile.
+        :raises ImageFailed: if another daemon took the image meanwhile, or a storage without history cannot tell.
         """
         self._away = away.message
         log.error("image_away", error=away.message)
-        began, tries, left = time.monotonic(), 0, _CLOSING_S
+        began, tries = time.monotonic(), 0
         try:
             while True:
                 try:
@@ -319,8 +322,8 @@ class Committer:
                         raise  # else it went away again between two questions
                 pause = _AWAY_S[min(tries, len(_AWAY_S) - 1)]
                 if self._closing:
-                    left -= pause
-                    if left <= 0:
+                    self._left -= pause
+                    if self._left <= 0:
                         raise away
                 time.sleep(pause)
                 tries += 1

@@ -42,6 +42,7 @@ IDLE_S = 30
 _RENEW_S = LEASE_S / 3
 _LOOK_S = 2.0  # between two looks at the session that holds the lock
 _LOST = ("08", "57P01", "57P02", "57P03")  # SQLSTATE: connection exceptions, the server shuts down or starts
+_ENDING_S = 10.0  # that a daemon which is stopped waits for a look at the server, which may not answer
 _RECORD = "exclusive_use"  # key in the root
 
 
@@ -95,8 +96,14 @@ def find_commit(db: ZODB.DB, nonce: str, since: bytes) -> bool:
     """Return True if the transaction with this mark in its metadata (`mark`) is in the image.
 
     :param since: a transaction from before the commit began.
+    :raises ImageFailed: if the storage keeps no history, and so no marks: a commit that is tried again might be done twice.
     """
     base = base_of(db.storage)
+    if not db.supportsUndo():
+        raise ImageFailed(
+            "the server of the image was away during a commit, and keeps no history to look it up in; whether that commit is there "
+            "shows at the next start (postgres://…?keep_history=1 lets a daemon go on)"
+        )
     found = base.iterator(since)
     try:
         return any((one.extension or {}).get(MARK) == nonce for one in found)
@@ -210,8 +217,9 @@ class _SessionLock:
 
     def release(self) -> None:
         self._ending.set()
-        self._thread.join()
-        self._close()
+        self._thread.join(_ENDING_S)
+        if not self._thread.is_alive():  # else it waits for a server that does not answer; the session ends with the process
+            self._close()
 
     def _take(self) -> str | None:
         """Take the lock in a session of its own; return the holder if another daemon has it."""
@@ -314,7 +322,9 @@ class _RenewedRecord:
 
     def release(self) -> None:
         self._ending.set()
-        self._thread.join()
+        self._thread.join(_ENDING_S)
+        if self._thread.is_alive():
+            return
         with suppress(Exception):  # the server is away: the record counts as gone in time
             self._write(_end, self._mine)
 

@@ -27,7 +27,7 @@ from batos.image.living_image import add_missing
 from batos.mind.attempt import current
 from batos.mind.incarnation import system_message
 from batos.mind.json_schema import problem_with
-from batos.objects import Primitive, Root, UvmObject
+from batos.objects import Primitive, Root, UvmObject, find
 from batos.sandbox import LOOKUP, Invocation
 from batos.tools import connections, operation_messages, sealed_text
 from batos.tools.sealed_text import SealedMisuse
@@ -35,8 +35,8 @@ from batos.tools.sealed_text import SealedMisuse
 _LINES = 200
 _CHOICES = 50
 _PROMPT_CHARS = 8000
-_FREE = ("ask_user_",)
-"""Messages whose answers are the user's own words."""
+_FREE = ("plan.ask_user_",)
+"""Primitives whose answers are the user's own words."""
 
 
 async def answered(run: Invocation, obj: UvmObject, selector: str, args: Sequence[Any], sent: Callable[[], Awaitable[Any]]) -> Any:
@@ -55,7 +55,7 @@ async def answered(run: Invocation, obj: UvmObject, selector: str, args: Sequenc
         if isinstance(e, GrantRefused | ToolsTied | SealedMisuse) or not sealed_text.holds_sealed(args):
             raise
         raise InvalidInput(f"{selector} was not sent: an argument that is a sealed text does not fit") from None
-    if sealed_text.is_sealed_text(obj) or selector in _FREE:
+    if sealed_text.is_sealed_text(obj) or _is_free(obj, selector):
         return answer
     root = _root_of(obj)
     if isinstance(answer, UvmObject) and connections.is_connection(root, answer):
@@ -65,6 +65,11 @@ async def answered(run: Invocation, obj: UvmObject, selector: str, args: Sequenc
         origin = str(obj.name)
         schema = _schema_of(obj, selector, args)
     return sealed_text.seal(_prototype(root), answer, schema, _constants(run.method.source), origin)
+
+
+def _is_free(obj: UvmObject, selector: str) -> bool:
+    held = find(obj, selector)
+    return held is not None and isinstance(held[1], Primitive) and held[1].name in _FREE
 
 
 def _root_of(obj: UvmObject) -> Root:

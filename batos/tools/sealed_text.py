@@ -29,8 +29,13 @@ _FORMATS = {
 """Texts of these formats say nothing but a value."""
 _FORMATTED = re.compile(r"UvmObject\(_oid='[0-9a-f]{32}'\)")
 """Form of a sealed text in a text that it was formatted into."""
-_WHERE = frozenset({"url", "uri", "path", "file", "filename", "folder", "host", "origin", "address", "to", "recipient", "recipients"})
-"""Last words of names of arguments that say where; beside those that a connection of a kind has."""
+_WHERE = frozenset({
+    "url", "urls", "uri", "uris", "link", "links", "href", "webhook", "callback", "endpoint", "domain", "host", "hosts",
+    "hostname", "origin", "path", "paths", "file", "files", "filename", "filepath", "folder", "folders", "dir", "directory",
+    "address", "addresses", "to", "cc", "bcc", "recipient", "recipients", "receiver", "receivers", "email", "emails", "phone",
+    "iban", "destination", "target",
+})  # fmt: skip
+"""Last words of names of arguments and their parts that say where; beside those that a connection of a kind has."""
 _NUMBER = re.compile(r"[-+]?\d[\d,]{0,20}(?:\.\d{1,12})?", re.ASCII)
 _READ_CHARS = 200_000
 
@@ -150,16 +155,31 @@ def check_destination(connection: str, places: Collection[str], given: Mapping[s
     :raises SealedMisuse: with the argument, if one goes elsewhere.
     """
     check_no_formatted(given)
-    for name, value in given.items():
-        for one in _leaves(value):
-            if not isinstance(one, OpenedText):
-                continue
-            where = name in places or last_word(name) in _WHERE
-            if where or (last_word(name) not in FREE_TEXT and one.origin != connection):
-                raise SealedMisuse(
-                    f"a sealed text may not be the argument {name!r} of a tool of {connection}: what a tool answered does not say where or "
-                    "to whom something is done; it may be a free text (text, body, message), or go back to the connection that said it"
-                )
+    for names, one in _parts(given, ()):
+        if not isinstance(one, OpenedText):
+            continue
+        where = names[0] in places or any(_says_where(name) for name in names)
+        if where or (last_word(names[-1]) not in FREE_TEXT and one.origin != connection):
+            raise SealedMisuse(
+                f"a sealed text may not be the argument {'.'.join(names)!r} of a tool of {connection}: what a tool answered does not say "
+                "where or to whom something is done; it may be a free text (text, body, message), or go back to the connection that said it"
+            )
+
+
+def _says_where(name: str) -> bool:
+    return last_word(name) in _WHERE or name[:3].casefold() == "to_"
+
+
+def _parts(value: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the single values of an argument, each with the names that lead to it."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _parts(one, (*names, str(name)))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _parts(one, names)
+    else:
+        yield names, value
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from transaction import TransactionManager
+from ZODB.POSException import ConflictError
 
 from batos.errors import ImageAway, ImageError, ImageFailed, ImageLocked
-from batos.image import ledger, server
+from batos.image import committer, ledger, server
 from batos.image.ledger import PendingSet
 from batos.image.living_image import LivingImage
 from batos.image.scrubber import Walk
@@ -213,6 +214,100 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_again(postgres: Postgr
         await image.close()
 
 
+async def test_a_commit_whose_answer_was_lost_ends_the_daemon_where_no_history_tells_of_it(postgres: Postgres) -> None:  # noqa: F811
+    failed: list[BaseException] = []
+    uri = postgres.image().replace("keep_history=1", "keep_history=0")
+    image = await LivingImage.open(uri, on_failed=failed.append)
+    storage, finish = image.committer._connection._storage, image.committer._connection._storage.tpc_finish
+
+    def lost(*args: Any, **more: Any) -> Any:
+        import psycopg2
+
+        finish(*args, **more)
+        raise psycopg2.OperationalError("server closed the connection unexpectedly")
+
+    storage.tpc_finish = lost
+    with pytest.raises(ImageFailed, match="shows at the next start"):
+        await asyncio.wait_for(image.system(count), WAIT_S)
+    await image.close()
+    assert len(failed) == 1
+    again = await LivingImage.open(uri)
+    try:
+        assert again.read(lambda root: root["counter"]) == 1
+    finally:
+        await again.close()
+
+
+async def test_a_server_that_is_lost_before_a_commit_begins_leaves_the_committer_at_work(postgres: Postgres) -> None:  # noqa: F811
+    image = await LivingImage.open(postgres.image())
+    storage = image.committer._connection._storage
+
+    def gone() -> bytes:
+        import psycopg2
+
+        raise psycopg2.OperationalError("server closed the connection unexpectedly")
+
+    async def write() -> None:
+        async with image.unit() as unit:
+            unit.root["written"] = True
+
+    storage.lastTransaction = gone
+    writing = asyncio.create_task(write())
+    while not writing.done():
+        assert image.committer._thread.is_alive()
+        await asyncio.sleep(0.01)
+    assert isinstance(writing.exception(), ConflictError), "it is tried again"
+    del storage.lastTransaction
+    await write()
+    await image.close()
+
+
+async def test_all_that_waits_for_a_server_at_the_end_waits_for_it_together(
+    postgres: Postgres,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer, "_CLOSING_S", 2.0)
+    image = await LivingImage.open(postgres.image())
+    begun, go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def write(name: str) -> None:
+        async with image.unit() as unit:
+            unit.root[name] = True
+            begun.release()
+            await go.wait()
+
+    writing = [asyncio.create_task(write(f"slot{n}")) for n in range(6)]
+    for _ in writing:
+        await begun.acquire()
+    await asyncio.to_thread(postgres.stop)
+    try:
+        go.set()
+        while not image.committer.trouble:
+            await asyncio.sleep(0)
+        began = time.monotonic()
+        await image.close()
+        assert time.monotonic() - began < 3 * 2.0, "not each of the six its own two seconds"
+        assert {type(one) for one in await asyncio.gather(*writing, return_exceptions=True)} == {ImageAway}
+    finally:
+        await asyncio.to_thread(postgres.start)
+
+
+async def test_a_server_that_stands_still_does_not_hold_up_the_end(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(server, "_LOOK_S", 0.01)
+    monkeypatch.setattr(server, "_ENDING_S", 0.1)
+    image = await LivingImage.open(postgres.image())
+    use: Any = image._use
+    session = use._connection.get_backend_pid()
+    os.kill(session, signal.SIGSTOP)
+    try:
+        while not use._asking.locked():  # a look begins and stays
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(asyncio.shield(closing := asyncio.create_task(image.close())), WAIT_S)
+    finally:
+        os.kill(session, signal.SIGCONT)
+        await closing
+
+
 async def test_reads_say_that_the_server_is_away(postgres: Postgres) -> None:  # noqa: F811
     image = await LivingImage.open(postgres.image())
     try:
@@ -268,6 +363,9 @@ async def test_conflicts_that_trees_resolve_are_resolved(at: Postgres | Zeo) -> 
     a.root()["set"], a.root()["pending"], a.root()["tree"] = OOTreeSet(["x"]), PendingSet(["x"]), OOBTree({"x": 1})
     one.commit()
     one.begin(), two.begin()
+    while "tree" not in b.root():  # ZEO tells other clients of a commit a moment later
+        two.abort()
+        two.begin()
     a.root()["set"].insert("p"), b.root()["set"].insert("q")
     a.root()["pending"].insert("p"), b.root()["pending"].insert("q")
     a.root()["tree"]["p"], b.root()["tree"]["q"] = 1, 2

@@ -47,9 +47,15 @@ PLACES: dict[str, list[ToolDefinition]] = {
         tool("tag", "acts", PAID, label={"type": "string", "maxLength": 3}),
     ],
     "bank": [tool("pay", "acts", PAID, to=TEXT, amount={"type": "number"})],
+    "mail": [
+        tool("inbox", "reads", TEXT),
+        tool("ask_user_", "reads", TEXT),
+        tool("send", "acts", PAID, message={"type": "object"}),
+        tool("forward", "acts", PAID, to_email=TEXT),
+    ],
     "notes": [tool("write", "acts", {"type": "object", "properties": {"ok": {"type": "boolean"}}}, path=TEXT, text=TEXT)],
 }
-KINDS = {"web": "web", "bank": "http", "notes": "folder"}
+KINDS = {"web": "web", "bank": "http", "mail": "http", "notes": "folder"}
 
 
 class Place:
@@ -68,6 +74,8 @@ class Place:
                 if self.world.fault is not None:
                     raise self.world.fault
                 return {"url": "https://shop.example", "text": self.world.page, "state": "open", "note": self.world.page}
+            if tool.name in ("inbox", "ask_user_"):
+                return self.world.page
             return [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}] if tool.name == "list" else {"id": 7, "ok": True}
 
         return ToolCall(connection=self.name, tool=tool, arguments=arguments, send=send)
@@ -161,6 +169,10 @@ SINKS = [
     "self.tools.bank.pay(to=text.name, amount=1)",
     "self.tools.bank.pay(to=text.comment, amount=1)",
     "self.tools.bank.pay(to=text.clone(), amount=1)",
+    "self.tools.mail.send(message={'to': text, 'text': 'x'})",
+    "self.tools.mail.send(message={'note': [{'toRecipients': [{'address': text}]}]})",
+    "self.tools.mail.forward(to_email=self.tools.mail.inbox())",
+    "self.tools.mail.forward(to_email=f'{self.tools.mail.ask_user_()}')",
 ]
 
 
@@ -209,6 +221,16 @@ async def test_texts_go_whole_to_a_note_back_to_their_place_and_to_the_user(tmp_
     assert f"page: {world.page}" in said
     assert "state: open" in said
     assert "known: true" in said
+
+
+async def test_a_sealed_text_may_be_a_free_text_within_an_argument(tmp_path: Path) -> None:
+    world = World()
+    source = (
+        "def carry_out_(self):\n    page = self.tools.web.fetch(url='https://shop.example')\n"
+        "    return self.tools.mail.send(message={'to': 'me', 'parts': [{'text': page['text']}]})['id']\n"
+    )
+    await planned(tmp_path, world, source)
+    assert world.did("mail.send") == [{"message": {"to": "me", "parts": [{"text": world.page}]}}]
 
 
 async def test_what_a_model_makes_of_a_page_is_sealed_and_the_prompt_marks_it(tmp_path: Path) -> None:
