@@ -2,7 +2,7 @@
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suites: PyPI, and npm where the machine has it
-# chat-clients  openai-python and ollama-python, in an environment of their own: what the tests let speak with the doors
+# chat-clients  openai-python, ollama-python, llm, LiteLLM, openai and the AI SDK of Node: what the tests let speak with the doors (430 MB)
 # mcp-conformance  the protocol's own conformance suites, for clients and for servers, three minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon

@@ -150,7 +150,8 @@ def _turn_of(asked: AskedAnswer, persona: str | None) -> ChatTurn:
         name = f"message {headers.get('x-openwebui-chat-id', '')} {message}"
     system = "\n\n".join(one.text for one in asked.words if one.role == "system")
     said = [one for one in asked.words if one.role != "system"]
-    fresh = headers.get("x-stainless-retry-count") == "0"  # OpenAI's libraries say with each request how often they sent it before
+    # OpenAI's libraries say with each request how often they sent it before; Open WebUI, which names its chats, sends none again by itself.
+    fresh = headers.get("x-stainless-retry-count") == "0" or bool(headers.get("x-openwebui-chat-id"))
     digest = content_digest(asked.fields)
     return ChatTurn(said[-1], tuple(said[:-1]), system, persona, asked.schema, name, digest, asked.follows, fresh)
 

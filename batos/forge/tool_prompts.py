@@ -18,7 +18,8 @@ from batos.tools.definitions import ToolDefinition, identifier
 _HEAD = (
     "It may use these tools. Arguments go by name; behind -> stands the answer, as plain values. One that fails raises RuntimeError, one "
     "that is refused PermissionError. "
-    "Each call is written in full where it is made, `self.tools.NAME.tool(…)`: no tool and no connection is kept under another name."
+    "Each call is written in full where it is made, from `self.tools` on, just as it stands here: no tool and no connection is kept under "
+    "another name."
 )
 _ACTING = (
     "One marked `acts` changes something outside: in a loop it is called only where a literal bounds the rounds, as in "

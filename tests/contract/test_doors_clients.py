@@ -1,8 +1,10 @@
-"""Real chat clients at the doors of a whole daemon: openai-python, ollama-python (`make chat-clients`), curl; and a real Ollama."""
+"""Real chat clients at the doors of a whole daemon: openai-python, ollama-python, llm, LiteLLM, two of Node
+(`make chat-clients`), curl; and a real Ollama."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +20,14 @@ from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
 CLIENTS = ROOT / "build" / "clients" / "bin" / "python"
 ANSWER = "A cup of mint tea, since it has no caffeine and lets you sleep."
 DOORS: dict[str, Any] = {"doors.enabled": "on", "doors.listen": "127.0.0.1:0"}
-needs_clients = pytest.mark.skipif(not (ROOT / "build" / "clients" / ".made").exists(), reason="`make chat-clients` did not install them")
+NODE = ROOT / "build" / "clients" / "npm"
+needs_clients = pytest.mark.skipif(
+    not (ROOT / "build" / "clients" / ".python").exists(), reason="`make chat-clients` did not install those of Python"
+)
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not (ROOT / "build" / "clients" / ".made").exists(),
+    reason="there is no node, or `make chat-clients` did not install the clients of Node",
+)
 
 
 class Place(NamedTuple):
@@ -89,6 +98,57 @@ def test_ollama_python(place: Place) -> None:
     assert told["vectors"] == [told["embedding"]] * 2
     assert told["embed_tokens"] == 2
     assert (told["done"], told["missing"], told["stranger"]) == ("stop", 404, 401)
+
+
+def missions(place: Place) -> set[str]:
+    return {one["id"] for one in place.peer.ask("missions")["missions"]}
+
+
+@needs_clients
+def test_litellm(place: Place) -> None:
+    before = missions(place)
+    told = told_by("litellm", place)
+    assert told == {"openai": [ANSWER, ANSWER], "ollama": [ANSWER, ANSWER]}
+    assert len(missions(place) - before) == 3, "by OpenAI's interface it counts its tries, so asked again is another turn; by Ollama's not"
+
+
+@needs_clients
+def test_llm_as_it_is_printed(place: Place, tmp_path: Path) -> None:
+    models = f"- model_id: batos\n  model_name: batos\n  api_base: {place.address}/v1\n  api_key_name: batos\n"
+    (tmp_path / "extra-openai-models.yaml").write_text(models)
+    program = CLIENTS.parent / "llm"
+    environment = {**os.environ, "LLM_USER_PATH": str(tmp_path)}
+
+    def llm(*words: str, given: str | None = None) -> str:
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=4 * END_S, env=environment, input=given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    llm("keys", "set", "batos", "--value", place.token)
+    before = missions(place)
+    assert llm("-m", "batos", "An idea for a name of a boat", given="") == ANSWER
+    assert llm("-m", "batos", "An idea for a name of a boat", given="") == ANSWER
+    ideas = missions(place) - before
+    assert len(ideas) == 2, "asked twice, it is two turns"
+    assert llm("-c", "And for its dinghy?", given="") == ANSWER
+    (followed,) = missions(place) - before - ideas
+    assert place.peer.ask("status", id=followed)["context"] in ideas
+    environment |= {"OLLAMA_HOST": f"{place.address.replace('//', f'//batos:{place.token}@')}"}
+    assert llm("-m", "ollama/batos", "--no-stream", "A name for a tender", given="") == ANSWER
+
+
+@needs_node
+def test_node(place: Place) -> None:
+    program = NODE / "chat_clients.mjs"  # Node looks for packages beside the program
+    shutil.copyfile(ROOT / "tests" / "support" / "chat_clients.mjs", program)
+    done = subprocess.run(["node", program, place.address, place.token], capture_output=True, text=True, timeout=4 * END_S)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {"batos", "batos:plain"} <= set(told["models"])
+    assert told["whole"] == told["streamed"] == told["generated"] == told["texts"] == ANSWER
+    assert "SYNTHESIZING" in told["thought"]
+    assert told["tokens"] > 0
+    assert told["missing"] == [404, "model_not_found"]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")

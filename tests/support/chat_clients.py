@@ -1,6 +1,6 @@
-"""Real chat clients, as a program of their own environment runs them: `chat_clients.py openai|responses|ollama ADDRESS TOKEN`. Prints JSON.
+"""Real chat clients, run in their own environment: `chat_clients.py openai|responses|ollama|litellm ADDRESS TOKEN`. Prints JSON.
 
-Nothing of BAT OS is imported: openai-python and ollama-python are what is installed there.
+Nothing of BAT OS is imported: openai-python, ollama-python and LiteLLM are what is installed there.
 """
 
 from __future__ import annotations
@@ -128,6 +128,27 @@ def through_ollama(address: str, token: str) -> dict[str, Any]:
     return told
 
 
+def through_litellm(address: str, token: str) -> dict[str, Any]:
+    """What LiteLLM makes of the doors, by OpenAI's interface and by Ollama's."""
+    import os
+
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing is fetched
+    import litellm
+
+    told: dict[str, Any] = {}
+    for name, model, base in (("openai", "openai/batos", f"{address}/v1"), ("ollama", "ollama_chat/batos", address)):
+        given: dict[str, Any] = {"model": model, "api_base": base, "api_key": token, "timeout": 60}
+        given["messages"] = [{"role": "user", "content": f"{QUESTION} ({name})"}]
+        whole = litellm.completion(**given)
+        pieces = [chunk.choices[0].delta.content or "" for chunk in litellm.completion(**given, stream=True)]
+        told[name] = [whole.choices[0].message.content, "".join(pieces)]
+    return told
+
+
 if __name__ == "__main__":
     name, *given = sys.argv[1:]
-    print(json.dumps({"openai": through_openai, "responses": through_responses, "ollama": through_ollama}[name](*given)))
+    print(
+        json.dumps(
+            {"openai": through_openai, "responses": through_responses, "ollama": through_ollama, "litellm": through_litellm}[name](*given)
+        )
+    )

@@ -184,9 +184,9 @@ _TABLE = {
 
 TOOLS = Rule(
     _ID,
-    asks="`self.tools.NAME.tool(…)` stands only where the policy grants the capability `tools`, and names a connection and a tool that "
-    "are there. There it is written in full and called on the spot: neither the connections nor their tools are used as values, and "
-    "`call_` is told its tool by a literal.",
+    asks="`self.tools.CONNECTION.OPERATION(…)` stands only where the policy grants the capability `tools`, and names a connection and "
+    "a tool that are there. There it is written in full and called on the spot: neither the connections nor their tools are used as "
+    "values, and `call_` is told its tool by a literal.",
     why="A method acts outside only where its user has taught it so, and its text shows to which tools it may send; each call is granted, "
     "journaled and done once besides.",
     accepted="def note(self, text):\n    return self.notebook.entry_for_(text)",
