@@ -49,13 +49,19 @@ class Manager:
 
 
 @pytest.fixture
-def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+def hang_up_heard() -> Iterator[None]:
+    """SIGHUP as it is by default: under nohup it is ignored, and so would it be by the daemon."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang_up_heard: None) -> Iterator[Manager]:
     made = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", str(made.path))
     monkeypatch.setenv("WATCHDOG_USEC", "300000")
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and so would it be by the daemon
     yield made
-    signal.signal(signal.SIGHUP, before)
     made.close()
 
 
@@ -129,6 +135,7 @@ def test_nohup_is_heeded(tmp_path: Path) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.usefixtures("hang_up_heard")
 def test_supervised_it_is_the_same_daemon(tmp_path: Path) -> None:
     """`batos run --supervise`: flags reach the daemon, and so do signals."""
     supervised = "import sys; from batos.cli import main; sys.exit(main([*sys.argv[1:], '--supervise', '--json']))"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.forge import lessons, method_prompts, operation_pins
+from batos.forge import lessons, method_prompts, operation_pins, tool_prompts
 from batos.image import ledger, method_doubts
 from batos.image.history import oid_of
 from batos.image.method_doubts import Doubt
@@ -243,6 +243,6 @@ def test_a_small_expert_is_shown_why_a_method_is_written_anew() -> None:
 def test_the_tools_in_a_prompt_are_those_that_a_catalogue_finds() -> None:
     offers = [(f"shop.op{n}", ToolDefinition(name=f"op{n}", description=f"Does thing {n}.")) for n in range(20)]
     offers.append(("bank.pay_bill", ToolDefinition(name="pay-bill", description="Pays a bill.")))
-    lines = method_prompts.tool_lines(offers, "pay all bills", 2)
-    assert "self.tools.bank.pay_bill(): Pays a bill." in lines
+    lines = tool_prompts.tool_lines(offers, "pay all bills", 2)
+    assert "self.tools.bank.pay_bill(): Pays a bill (acts)" in lines
     assert len(lines) == 2
