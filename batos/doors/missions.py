@@ -127,11 +127,14 @@ class TurnMissions:
         """Begin to hear a mission whose reader is counted already.
 
         :param watched: True if its events are heard already.
+        :raises Busy: when the daemon stops.
         """
         self._open.add(following.heard)
         try:
             if not watched:
                 await self._asker.tell(following.heard, "watch", id=following.mission)
+            if self._stopping:  # it was accepted meanwhile: `stop` has ended what was heard before
+                raise Busy(STOPPED)
         except BaseException:
             self.leave(following)
             raise
@@ -193,7 +196,8 @@ class TurnMissions:
         id = turn.id if turn.name or not known else known[0].mission
         if known and not turn.name and await self._is_over(turn, known[0], now):
             id = f"{turn.id}-{int(id.removeprefix(turn.id).lstrip('-') or 1) + 1}"
-        await self._log.add(REQUEST, turn.request_key, id, now)  # before the mission: a retry after a kill finds the same id
+        if known or not turn.name or await self._status(id) is None:  # else the name is another request's, which is to be refused each time
+            await self._log.add(REQUEST, turn.request_key, id, now)  # before the mission: a retry after a kill finds the same id
         return id
 
     async def _is_over(self, turn: ChatTurn, last: LoggedTurn, now: float) -> bool:

@@ -104,6 +104,8 @@ class NoticeOutbox(Persistent):
     """Notices that wait, by channel, and messages that told some."""
 
     __module__ = "batos.image"
+    dropped: str | None = None
+    """epoch of the image that it is a copy of, once what that one noted was dropped"""
 
     def __init__(self) -> None:
         self.waiting = OOBTree()
@@ -295,23 +297,30 @@ def _forget_channel(root: Root, name: str) -> None:
         _keep(outbox, message._replace(state=state, again=0.0, why=message.why or "its channel was removed"))
 
 
-def drop_all(root: Root, why: str) -> int:
-    """System transaction: tell nothing of what waits or is open, since another image tells it. Return the number of notices."""
-    outbox = outbox_of(root)
-    count = 0
-    for name in [] if outbox is None else list(outbox.waiting):
-        waiting = outbox.waiting.pop(name)  # type: ignore[union-attr]
+def drop_all(root: Root, why: str, epoch: str) -> int:
+    """System transaction: tell nothing of what waits or is open, since the image that this one is a copy of tells it. Return the number of
+    notices. It is done once for a copy: what comes after is its own.
+
+    :param epoch: of the image; a copy keeps that of the other one until it is resumed (`batos.image.identity`).
+    """
+    outbox = _opened(root)
+    if outbox.dropped == epoch:
+        return 0
+    outbox.dropped, count = epoch, 0
+    outbox.more.clear()
+    for name in list(outbox.waiting):
+        waiting = outbox.waiting.pop(name)
         facts = tuple((one[0], one[1]) for one in waiting.values())
         count += len(facts)
         if facts:
-            outbox.serial += 1  # type: ignore[union-attr]
+            outbox.serial += 1
             made = NoticeMessage("", name, FAILED, "{}", facts[:MOST_WAITING], time.time(), 0, ended=time.time(), why=why)
-            _keep(outbox, made._replace(serial=outbox.serial))  # type: ignore[union-attr, arg-type]
-    for name in [] if outbox is None else list(outbox.open):
-        message = NoticeMessage(*outbox.messages[outbox.open.pop(name)])  # type: ignore[union-attr]
+            _keep(outbox, made._replace(serial=outbox.serial))
+    for name in list(outbox.open):
+        message = NoticeMessage(*outbox.messages[outbox.open.pop(name)])
         count += len(message.facts)
         state = FAILED if message.state == FAILED else IN_DOUBT
-        _keep(outbox, message._replace(state=state, again=0.0, why=why))  # type: ignore[arg-type]
+        _keep(outbox, message._replace(state=state, again=0.0, why=why))
     return count
 
 

@@ -25,6 +25,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed
 from batos.image import notice_channels, notices
 from batos.image.effects import DONE, FAILED, IN_DOUBT, INTENDED
+from batos.image.identity import identity_of
 from batos.image.living_image import LivingImage
 from batos.image.notice_channels import ChannelSpec, KeptChannel
 from batos.image.notices import ChangeFact, ChannelState, NoticeMessage
@@ -104,11 +105,15 @@ class Courier:
     async def run(self) -> None:
         """Send what waits, and what comes."""
         try:
-            if why := self._parts.tied():
-                await self._image.system(notices.drop_all, f"not told by this image: {why}", mission="notices")
+            copied = self._parts.tied()
             while True:
                 self._stirred.clear()
                 try:
+                    if copied:
+                        known = self._image.read(identity_of)
+                        why, epoch = f"not told by this image: {copied}", "" if known is None else known.epoch
+                        await self._image.system(notices.drop_all, why, epoch, mission="notices")
+                        copied = ""
                     wait_s = await self._turn()
                 except (BatosError, OSError) as e:  # a full disk, say: it waits
                     log.warning("notices_wait", error=str(e)[:_SHOWN])

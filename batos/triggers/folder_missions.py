@@ -184,9 +184,14 @@ class FolderMissions:
     async def _stop_failing(self) -> None:
         """Stop the folders whose missions failed too often in a row."""
         while self._failed:
-            held = self._image.read(folders.find, self._failed.pop())
-            if held is not None:
-                await self._stopped(held)
+            name = self._failed.pop()
+            held = self._image.read(folders.find, name)
+            try:
+                if held is not None:
+                    await self._stopped(held)
+            except Exception:
+                self._failed.add(name)
+                raise
 
     async def _stopped(self, held: KeptFolder) -> bool:
         """Stop a folder if its missions failed too often in a row; return True if so."""

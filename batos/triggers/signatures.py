@@ -28,6 +28,7 @@ HEADERS = (
 )  # fmt: skip
 """Headers of a delivery that are looked at, in lower case."""
 _KEYS = ("idempotency-key", "webhook-id", "svix-id", "x-github-delivery", "x-gitlab-event-uuid")
+_STANDARD = ("webhook", "svix")
 _SIGNATURES = 16  # signatures of one delivery that are compared: a sender signs with its old and its new key
 _KEY_BYTES = 24
 
@@ -46,7 +47,12 @@ class HookDelivery(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the name that its sender gave it, the same for each repetition; empty if there is none."""
+        """Return the name that its sender gave it, the same for each repetition; empty if there is none.
+
+        Where the signature covers a name, it is that one: with another, whoever overheard a delivery could make more missions of it.
+        """
+        if kind := _standard_kind(self.headers):
+            return self.headers.get(f"{kind}-id", "")
         return next((value for name in _KEYS if (value := self.headers.get(name, ""))), "")
 
 
@@ -64,9 +70,8 @@ def is_proved(delivery: HookDelivery, secret: str, now: float) -> bool:
     :param now: seconds since the epoch.
     """
     headers = delivery.headers
-    for kind in ("webhook", "svix"):
-        if f"{kind}-signature" in headers:
-            return _is_standard(delivery, secret, now, kind)
+    if kind := _standard_kind(headers):
+        return _is_standard(delivery, secret, now, kind)
     if "x-hub-signature-256" in headers:
         made = "sha256=" + hmac.new(secret.encode(), delivery.body, hashlib.sha256).hexdigest()
         return _same(headers["x-hub-signature-256"].strip().lower(), made)
@@ -74,6 +79,11 @@ def is_proved(delivery: HookDelivery, secret: str, now: float) -> bool:
     given = bearer.strip() if scheme.lower() == "bearer" else ""
     tokens = (given, headers.get("x-hook-token", ""), headers.get("x-gitlab-token", ""), delivery.token)
     return any(_same(token, secret) for token in tokens if token)
+
+
+def _standard_kind(headers: Mapping[str, str]) -> str:
+    """Return the beginning of the headers of Standard Webhooks that a delivery has; empty if it is signed in another way, or not at all."""
+    return next((kind for kind in _STANDARD if f"{kind}-signature" in headers), "")
 
 
 def _is_standard(delivery: HookDelivery, secret: str, now: float, kind: str) -> bool:

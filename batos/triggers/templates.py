@@ -96,7 +96,7 @@ def _content(held: Any, way: str, wanted: str) -> str:
     """Return what there is where a field was looked for."""
     place = f"`{way}`" if way else "it"
     if isinstance(held, dict):
-        names = [str(name)[:_TOLD_CHARS] for name in list(held)[:_TOLD]]
+        names = [_UNSEEN.sub(" ", str(name)[:_TOLD_CHARS]) for name in list(held)[:_TOLD]]
         shown = ", ".join(names) + (", …" if len(held) > _TOLD else "")
         return f"{place} has {shown or 'no fields'}{nearest(wanted, names)}"
     if isinstance(held, list):

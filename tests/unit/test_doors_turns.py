@@ -14,6 +14,12 @@ from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
 from batos.console.api_client import Asker
 from batos.doors.access import DoorLimits
+from batos.doors.missions import TurnMissions
+from batos.doors.turn_log import TurnLog
+from batos.doors.turns import ChatTurn, ChatWords, digest
+from batos.errors import Busy
+from batos.wire.fields import Request
+from batos.wire.outbox import Recipient
 from tests.support.doors import assistant, chat_client, completion, events, kernel_with_doors, said, user
 from tests.support.missions import WAIT_S, FakeInference, answer
 
@@ -94,6 +100,16 @@ async def test_the_same_words_asked_at_once_are_several_turns_of_a_client_that_c
     assert len({one["mission"] for one in told}) == len(await listed(kernel)) == 4
 
 
+async def test_the_name_of_another_turn_is_refused_each_time(kernel: Kernel, client: httpx.AsyncClient) -> None:
+    named = {"Idempotency-Key": "evening"}
+    first = await completion(client, user(TEA), headers=named)
+    for _ in range(3):
+        other = await completion(client, user("And in the morning?"), headers=named, status=400)
+        assert other["error"]["code"] == "id_taken"
+    assert (await completion(client, user(TEA), headers=named))["mission"] == first["mission"]
+    assert list(await listed(kernel)) == [first["mission"]]
+
+
 # --- left before the end
 
 
@@ -142,6 +158,32 @@ async def test_a_stop_ends_the_wait(tmp_path: Path, inference: FakeInference) ->
         await kernel.doors.stop()  # type: ignore[union-attr]
         assert "send the same turn again" in (await waiting)["error"]["message"]
         assert len(await listed(kernel)) == 1
+        inference.release()
+
+
+async def test_a_turn_that_is_accepted_while_the_doors_close_is_answered_at_once(tmp_path: Path, inference: FakeInference) -> None:
+    inference.hold()
+    async with kernel_with_doors(tmp_path, inference) as kernel:
+
+        class Stopping:
+            """A daemon whose doors close while it accepts a mission."""
+
+            async def handle(self, request: Request, recipient: Recipient) -> None:
+                await kernel.transport.dispatcher.handle(request, recipient)
+                if request.op == "submit":
+                    missions.stop()
+
+            def forget(self, recipient: Recipient) -> None:
+                kernel.transport.dispatcher.forget(recipient)
+
+        log = TurnLog(tmp_path, 10)
+        missions = TurnMissions(Asker(Stopping(), kernel.settings), kernel.settings, log)
+        turn = ChatTurn(ChatWords("user", TEA), (), "", None, None, "", digest(TEA))
+        with pytest.raises(Busy, match="send the same turn again"):
+            await missions.accept(turn)
+        assert list(await listed(kernel)) == [turn.id]
+        assert len(kernel.transport.missions.watches) == 0
+        log.close()
         inference.release()
 
 

@@ -228,6 +228,26 @@ async def test_failures_in_a_row_stop_it_and_what_came_waits(tmp_path: Path) -> 
         await box.made(3)
 
 
+async def test_a_stop_that_could_not_be_kept_is_kept_as_soon_as_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference, pause, tries = FakeInference(), folders.pause, list[str]()
+    inference.fail_when = lambda request: InferenceFailed("no", cause="refused")
+
+    def full(root: Any, name: str, why: str = "") -> Any:
+        tries.append(name)
+        if len(tries) == 1:
+            raise OSError("no space left on device")
+        return pause(root, name, why)
+
+    monkeypatch.setattr(folders, "pause", full)
+    async with inbox(tmp_path, inference) as box:
+        stopped: list[FolderStopped] = []
+        box.kernel.bus.subscribe(FolderStopped, stopped.append)
+        await box.add(stop_after=1)
+        box.write(a="The letter a.\n")
+        await box.until(lambda: stopped)
+        assert tries == ["inbox", "inbox"]
+
+
 async def test_a_paused_folder_goes_on_with_what_came_meanwhile(tmp_path: Path) -> None:
     async with inbox(tmp_path) as box:
         await box.add()

@@ -341,3 +341,21 @@ async def test_hosts_of_tunnels_reach_hooks_and_nothing_else(tmp_path: Path) -> 
         assert (await refused(caller, body, headers=page)).status_code == 403
         chat = {"Host": "hooks.example.org", "Authorization": f"Bearer {door_token(kernel)}"}
         assert (await refused(caller, {}, headers=chat, path="/v1/chat/completions")).status_code == 421
+
+
+@pytest.mark.parametrize("prefix", ["webhook", "svix"])
+async def test_a_delivery_that_was_overheard_is_the_same_mission_under_any_other_name(kernel: Kernel, prefix: str) -> None:
+    caller, body = await hooked(kernel, "Say {n}"), b'{"n": 5}'
+    signed = standard(caller.secret, body, prefix=prefix)
+    names = ({}, {"Idempotency-Key": "a"}, {"X-GitHub-Delivery": "b"}, {"X-Gitlab-Event-UUID": "c"})
+    replies = [await caller.post(body, {**signed, **name}) for name in names]
+    assert len({reply.json()["id"] for reply in replies}) == len(await accepted(kernel)) == 1
+    if prefix == "svix":  # a name of the other kind, which the signature does not cover
+        assert (await caller.post(body, {**signed, "webhook-id": "d"})).json()["id"] == replies[0].json()["id"]
+
+
+async def test_a_body_with_half_a_character_in_a_name_is_refused_as_any_other_that_lacks_a_field(kernel: Kernel) -> None:
+    caller = await hooked(kernel, "Say {n}")
+    reply = await refused(caller, b'{"\\ud800x": 5}')
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid"), reply.text
+    assert "has no field 'n'" in reply.json()["error"]["message"]

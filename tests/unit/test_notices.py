@@ -349,6 +349,54 @@ async def test_a_copy_of_an_image_tells_nothing_that_its_original_tells(tmp_path
             assert there.told == ["b"]
 
 
+async def test_a_copy_that_is_started_again_keeps_what_it_noted_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "MOST_WAITING", 1)
+    with world() as there:
+        async with opened(tmp_path) as office:
+            await office.add("desk", "hook", there.url)
+            for id in ("a", "more"):
+                await office.accept(id)
+                await office.end(id, None)
+            office.suspended = "this image is a copy"
+            async with office.courier():
+                await office.until(lambda: not office.waiting())
+                await office.accept("b")
+                await office.end("b", None)
+                await office.until(lambda: office.waiting() == 1)
+            async with office.courier() as courier:  # started again, and still a copy
+                await asyncio.sleep(0)
+                await office.image.system(notices.note_changes, [])
+                assert office.waiting() == 1
+                office.suspended = ""
+                courier.stir()
+                await office.until(lambda: there.heard)
+            assert there.told == ["b"]
+            assert there.titles == ["Failed: Brief of b"], "of what its original noted nothing is counted"
+
+
+async def test_a_copy_on_a_full_disk_drops_what_its_original_noted_as_soon_as_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop, tries = notices.drop_all, list[str]()
+
+    def full(root: Any, why: str, epoch: str) -> int:
+        tries.append(why)
+        if len(tries) == 1:
+            raise OSError("no space left on device")
+        return drop(root, why, epoch)
+
+    monkeypatch.setattr(notices, "drop_all", full)
+    with world() as there:
+        async with opened(tmp_path) as office:
+            await office.add("desk", "hook", there.url)
+            await office.accept("a")
+            await office.end("a", None)
+            office.suspended = "this image is a copy"
+            async with office.courier():
+                await office.until(lambda: not office.waiting())
+            assert (len(tries), there.heard) == (2, [])
+
+
 async def test_a_test_is_sent_at_once_and_its_id_names_it(tmp_path: Path) -> None:
     with world() as there:
         async with opened(tmp_path) as office:

@@ -244,5 +244,5 @@ def test_the_tools_in_a_prompt_are_those_that_a_catalogue_finds() -> None:
     offers = [(f"shop.op{n}", ToolDefinition(name=f"op{n}", description=f"Does thing {n}.")) for n in range(20)]
     offers.append(("bank.pay_bill", ToolDefinition(name="pay-bill", description="Pays a bill.")))
     lines = tool_prompts.tool_lines(offers, "pay all bills", 2)
-    assert "self.tools.bank.pay_bill(): Pays a bill. (acts)" in lines
+    assert "self.tools.bank.pay_bill(): Pays a bill (acts)" in lines
     assert len(lines) == 2
