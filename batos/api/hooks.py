@@ -11,7 +11,7 @@ import structlog
 from batos.api.dispatcher import handles
 from batos.concurrency import in_helper
 from batos.config import Settings
-from batos.errors import InvalidInput
+from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.mind.router import Router
@@ -54,7 +54,8 @@ class HookRequests:
 
     @handles(schemas.HookAddRequest)
     async def add(self, request: schemas.HookAddRequest, client: Recipient) -> Reply:
-        """Add a hook; return it with its secret. One that says the same is returned as it is.
+        """Add a hook; return it with its secret: that which its user has set for it, or a new one. One that says the same is returned as
+        it is.
 
         :raises InvalidInput: if a part of it is not valid.
         """
@@ -63,8 +64,15 @@ class HookRequests:
         hosts = tuple(host.lower() for host in request.hosts)
         spec = HookSpec(request.name, request.brief, terms, request.rate, hosts, tuple(request.when))
         async with self._adding:  # a client that hears nothing sends its request again
-            secret = await self._secret_for(spec.name)
-            held = await self._image.system(hooks.add, spec, mission="operator")
+            known = spec.name in await self._secrets_set()
+            # Before the hook is: a secret without a hook opens nothing.
+            secret = await (in_helper(self._secrets.get, secret_name(spec.name)) if known else self._rolled(spec.name))
+            try:
+                held = await self._image.system(hooks.add, spec, mission="operator")
+            except BatosError:
+                if not known:
+                    await in_helper(self._secrets.remove, secret_name(spec.name))
+                raise
         log.info("hook_added", name=spec.name)
         return {**self._told(held, {spec.name}), "secret": secret}
 
@@ -112,15 +120,6 @@ class HookRequests:
     async def _set_paused(self, name: str, *, paused: bool) -> Reply:
         held = await self._image.system(hooks.set_paused, name, paused, mission="operator")
         return self._told(held, await self._secrets_set())
-
-    async def _secret_for(self, name: str) -> str:
-        """Return the secret of a hook that is added: a new one, unless the hook is there already. It is kept before the hook is."""
-        if self._image.read(hooks.find, name) is not None:
-            try:
-                return await in_helper(self._secrets.get, secret_name(name))
-            except InvalidInput:
-                log.warning("hook_without_secret", name=name)
-        return await self._rolled(name)
 
     async def _rolled(self, name: str) -> str:
         """Give a hook a new secret; return it."""

@@ -32,8 +32,8 @@ class _Responses:
 
     def routes(self) -> Iterator[BaseRoute]:
         yield route("/v1/responses", self.create, "POST")
-        yield route("/v1/responses/{id}", self.retrieve, "GET")
-        yield route("/v1/responses/{id}/cancel", self.cancel, "POST")
+        yield route("/v1/responses/{id:path}/cancel", self.cancel, "POST")
+        yield route("/v1/responses/{id:path}", self.retrieve, "GET")
 
     async def create(self, request: Request) -> Response:
         """Answer a turn."""

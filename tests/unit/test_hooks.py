@@ -121,6 +121,16 @@ async def test_a_secret_is_in_no_reply_but_that_which_makes_it(kernel: Kernel, t
     assert (await caller.post(ISSUE)).status_code == 202
 
 
+async def test_a_secret_that_its_user_set_before_stays_and_a_refused_hook_leaves_none(kernel: Kernel, tmp_path: Path) -> None:
+    secrets = SecretStore(tmp_path / SECRETS_FILE)
+    secrets.set("hook.issues", "the sender's own secret")
+    assert (await hooked(kernel)).secret == "the sender's own secret"
+    caller = await hooked(kernel, name="other")
+    with pytest.raises(InvalidInput):
+        await caller.asker.ask("hook_add", name="third", brief="Say {n}", when=["no condition"])
+    assert [one.name for one in secrets.list()] == ["hook.issues", "hook.other"]
+
+
 async def test_a_sender_may_have_a_secret_of_its_own(kernel: Kernel, tmp_path: Path) -> None:
     caller = await hooked(kernel)
     SecretStore(tmp_path / SECRETS_FILE).set("hook.issues", "correct horse battery staple")
