@@ -19,6 +19,7 @@ from batos.mind.router import Router
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.triggers.register import outcome
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -153,5 +154,5 @@ class Schedules:
         return {**told, "why": held.why} if held.why else told
 
     def _state(self, mission: str) -> str:
-        recorded = self._image.read(book.outcome, mission)[0]
+        recorded = self._image.read(outcome, mission)[0]
         return recorded if recorded in ledger.FINAL else self._scheduler.state(mission) or recorded

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from batos.image.effects import READS
-from batos.mind.tool_catalogue import catalogue_of
-from batos.mind.tool_choice import ToolOffer, offered
 from batos.tools import doubles
 from batos.tools.definitions import ToolDefinition, identifier
 
@@ -58,11 +56,15 @@ def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most:
 
 
 def _by_catalogue(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> list[int]:
+    from batos.mind.tool_catalogue import catalogue_of  # late import: it loads tables that only connections need
+
     return catalogue_of([tool for _, tool in offers]).by_words(purpose, most)
 
 
 async def ranked(connection: str, tools: Sequence[ToolDefinition], purpose: str, most: int) -> list[ToolDefinition]:
     """Return a connection's operations: first the `most` that the words of a message ask for, with those that they need, then others."""
+    from batos.mind.tool_choice import ToolOffer, offered  # late import: it loads tables that only connections need
+
     offers = [ToolOffer(f"{connection}.{tool.name}", tool) for tool in tools]
     found: dict[str, ToolDefinition] = {}
     for count in (most, RANKED):

@@ -1,6 +1,6 @@
 """Plans: a brief that needs several calls of tools becomes one method, written before any tool has answered ("code mode").
 
-brief ─ asks for it (`batos.mind.plan_briefs`) ─ the forge writes a method from the brief alone ─ tried, never acting ─ run ─ its answer
+brief ─ asks for it (`asks_for_plan`) ─ the forge writes a method from the brief alone ─ tried, never acting ─ run ─ its answer
 
 A plan is an object of its own with little around it: the connections, `think_` and `ask_user_`. Free texts that tools answer it are sealed
 (`batos.tools.sealed_text`), and so is whatever a model makes of them. So the calls that a plan makes are those of its text, which stood
@@ -8,6 +8,8 @@ before any page was read. Its policy is `default+sealed+tools`; grants, effects 
 """
 
 from __future__ import annotations
+
+import re
 
 from batos import scope
 from batos.errors import EgressFailed, InvalidInput, MessageNotUnderstood, MethodError, MethodRefused, ToolFailed
@@ -24,6 +26,28 @@ SELECTOR = "carry_out_"
 """Message by which a plan is carried out."""
 NAME = f"plan.{SELECTOR}"
 """Name under which a prompt shows what came of a plan."""
+
+_BRIEF_CHARS = 2000
+_LOOPS = re.compile(
+    r"\b(?:each|every|all|both|any of|one by one|those that|the ones|jede[rmns]?|alle[nrs]?|beide|chaque|tous|toutes|cada|todos|todas)\b",
+    re.IGNORECASE,
+)
+_CONDITIONS = re.compile(r"\b(?:if|unless|otherwise|only when|in case|depending|wenn|falls|sonst|sinon|sino)\b", re.IGNORECASE)
+_CHOICES = re.compile(
+    r"\b(?:cheap|new|old|lat|earli|larg|small|high|low|long|short|great|few)est\b|\b(?:billigste|neueste|älteste|größte|kleinste)[nrs]?\b"
+    r"|\b(?:more|less|fewer|greater|cheaper|older|newer|higher|lower|mehr|weniger|plus|moins|más|menos) (?:than|als|que)\b",
+    re.IGNORECASE,
+)
+_THEN = re.compile(r"[.;,]\s|\s(?:and|then|und|dann|et|puis|y|luego)\s", re.IGNORECASE)
+
+
+def asks_for_plan(brief: str) -> bool:
+    """Return True if a brief asks for several calls with a loop or a condition over what they answer: two words of that kind (that go
+    through results, choose by them, or make something depend on them), or one and more than one clause."""
+    text = brief[:_BRIEF_CHARS]
+    over = sum(bool(pattern.search(text)) for pattern in (_LOOPS, _CONDITIONS, _CHOICES))
+    clauses = sum(len(part.split()) > 1 for part in _THEN.split(text))
+    return over > 1 or (over == 1 and clauses > 1)
 
 
 async def carry_out(brief: str) -> Called | None:

@@ -23,8 +23,8 @@ from batos.image.effects import READS
 from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.brief_values import words_of
 from batos.mind.inference import InferenceAsker
-from batos.mind.plan_briefs import asks_for_plan
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose
+from batos.mind.tool_plans import asks_for_plan
 from batos.mind.tool_use import Called, told
 from batos.tools.definitions import ToolDefinition
 

@@ -19,6 +19,7 @@ from batos.image import ledger, notices
 from batos.image.notice_channels import SCHEDULE
 from batos.image.notices import Notice
 from batos.objects import Root, UvmObject, add_missing
+from batos.triggers.register import failures_in_row, outcome
 
 ONCE, SKIP, ALL = "once", "skip", "all"
 MISSED = (ONCE, SKIP, ALL)
@@ -133,24 +134,8 @@ def last_id(root: Root, name: str) -> str | None:
 
 
 def failures(root: Root, held: KeptSchedule) -> int:
-    """Return the number of runs that failed one after the other, up to the last one that ended. A cancelled run does not count."""
-    count = 0
-    for run in reversed(held.runs):
-        if run.mission == held.forgiven:
-            break
-        state, code = outcome(root, run.mission)
-        if state == ledger.COMPLETE:
-            break
-        count += state == ledger.FAILED and code != "cancelled"
-    return count
-
-
-def outcome(root: Root, mission: str) -> tuple[str, str]:
-    """Return the recorded state of a run's mission, and the code of its error."""
-    if not ledger.is_known(root, mission):
-        return "", ""
-    record = ledger.record_of(root, mission)
-    return record.state, str((record.error or {}).get("code", ""))
+    """Return the number of its runs that failed in a row."""
+    return failures_in_row(root, [run.mission for run in held.runs], held.forgiven)
 
 
 def is_running(root: Root, held: KeptSchedule) -> bool:

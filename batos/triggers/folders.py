@@ -24,7 +24,18 @@ from batos.image.notice_channels import SCHEDULE
 from batos.image.notices import Notice
 from batos.memory.store import Library, library_of
 from batos.objects import Root, UvmObject
-from batos.triggers.register import RUNS_KEPT, MissionTerms, Register, TriggeredRun, check_terms, note_run, outcome, runs_of, terms_of
+from batos.triggers.register import (
+    RUNS_KEPT,
+    MissionTerms,
+    Register,
+    TriggeredRun,
+    check_terms,
+    failures_in_row,
+    note_run,
+    outcome,
+    runs_of,
+    terms_of,
+)
 from batos.triggers.templates import MissingField, fields_of, filled
 
 ORIGIN = "folder"
@@ -175,16 +186,8 @@ def brief_of(spec: FolderSpec, file: DueFile, chars: int) -> str:
 
 
 def failures(root: Root, held: KeptFolder) -> int:
-    """Return the number of missions that failed one after the other, up to the last one that ended. A cancelled one does not count."""
-    count = 0
-    for run in reversed(held.runs):
-        if run.mission == held.forgiven:
-            break
-        state, code = outcome(root, run.mission)
-        if state == ledger.COMPLETE:
-            break
-        count += state == ledger.FAILED and code != "cancelled"
-    return count
+    """Return the number of its missions that failed in a row."""
+    return failures_in_row(root, [run.mission for run in held.runs], held.forgiven)
 
 
 def open_missions(root: Root, held: KeptFolder) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -147,6 +148,23 @@ def outcome(root: Root, mission: str) -> tuple[str, str]:
         return "", ""
     record = ledger.record_of(root, mission)
     return record.state, str((record.error or {}).get("code", ""))
+
+
+def failures_in_row(root: Root, missions: Sequence[str], forgiven: str) -> int:
+    """Return the number of missions that failed one after the other, up to the last one that ended. A cancelled one does not count.
+
+    :param missions: the newest last.
+    :param forgiven: mission up to which failures do not count any more; empty: none.
+    """
+    count = 0
+    for mission in reversed(missions):
+        if mission == forgiven:
+            break
+        state, code = outcome(root, mission)
+        if state == ledger.COMPLETE:
+            break
+        count += state == ledger.FAILED and code != "cancelled"
+    return count
 
 
 def check_terms(brief: str, terms: MissionTerms) -> None:

@@ -16,7 +16,7 @@ from batos.bridge.inference import ChatRequest
 from batos.errors import InvalidInput, ToolFailed
 from batos.image import effects
 from batos.image import grants as image_grants
-from batos.mind.plan_briefs import asks_for_plan
+from batos.mind.tool_plans import asks_for_plan
 from batos.objects import UvmObject
 from batos.tools import sealed_text
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition
