@@ -161,12 +161,12 @@ async def test_what_is_not_sent_never_runs(runner: Runner, tmp_path: Path) -> No
     connector = runner.connector("touch {file}", folders=[str(tmp_path)])
     tool = (await connector.tools())[0]
     calls = [await connector.prepare(tool, {"file": f"{tmp_path}/f{n}"}) for n in range(WAITING + 2)]
-    assert not alive(int(calls[0].process.split()[0])), "the oldest was ended"
+    assert await until(lambda: not alive(int(calls[0].process.split()[0]))), "the oldest is ended"
     with pytest.raises(ToolFailed, match="did not run") as refused:
         await calls[0].send(Delivery("k"))
     assert refused.value.sure
     await connector.close()
-    assert not [call for call in calls if alive(int(call.process.split()[0]))]
+    assert await until(lambda: not any(alive(int(call.process.split()[0])) for call in calls))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -299,7 +299,8 @@ async def test_a_restart_ends_the_whole_group_by_the_record(runner: Runner, tmp_
     end_process(call.process)
     with pytest.raises(ProgramStopped):
         await sending
-    assert not alive(int((tmp_path / "pid").read_text()))
+    grandchild = int((tmp_path / "pid").read_text())
+    assert await until(lambda: not alive(grandchild)), "the kernel ends a group's processes one after another"
 
 
 async def test_a_killed_launcher_takes_its_program_along_and_leaves_it_open(runner: Runner) -> None:
