@@ -176,6 +176,48 @@ def use_exclusively(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], No
     return NoServer()
 
 
+def lock_session(storage: Any, uri: str, on_lost: Callable[[BaseException], None]) -> ExclusiveUse | None:
+    """Take the exclusive use of an image in PostgreSQL, which need hold no object yet; None for another storage.
+
+    :raises ImageLocked: if a daemon uses it; names that one.
+    """
+    adapter = _postgres(storage)
+    return None if adapter is None else _SessionLock(adapter, uri, on_lost)
+
+
+def refuse_used(root: Root, uri: str) -> None:
+    """Refuse an image whose record names a daemon that uses it; write nothing. It blocks for up to `LEASE_S` where that one is on another
+    machine and does not renew its use.
+
+    :raises ImageLocked: names the daemon.
+    """
+    if (found := _held(root)) is None:
+        return
+    holder, alive, mark = found
+    since = time.monotonic()
+    while not alive and time.monotonic() - since < LEASE_S:
+        time.sleep(_LOOK_S / 2)
+        root._p_jar.sync()
+        if (found := _held(root)) is None:
+            return
+        if found[2] != mark:
+            break
+    else:
+        if not alive:
+            return
+    raise ImageLocked(f"the image {uri} is in use by {holder}; stop that daemon first")
+
+
+def open_session(storage: Any) -> Any:
+    """Return a session of its own at the image's PostgreSQL, which commits each statement; None for another storage."""
+    if (adapter := _postgres(storage)) is None:
+        return None
+    connection, _ = adapter.connmanager.open(application_name=f"batos, {_me()}")
+    connection.rollback()
+    connection.autocommit = True
+    return connection
+
+
 def _locked(uri: str, holder: str) -> ImageLocked:
     return ImageLocked(f"the image {uri} is in use by {holder}; stop that daemon, or give this one another --image")
 
@@ -372,13 +414,19 @@ def _claim(root: Root, mine: ImageUse, silent: str) -> tuple[str, bool, str] | N
 
     :param silent: mark of a holder that is taken for gone.
     """
-    held: ImageUse | None = root.get(_RECORD)
-    if held is not None and not held.ended and held.is_alive() is not False:
-        mark = f"{held.boot} {held.pid} {held.began} {held.renewals}"
-        if mark != silent:
-            return held.holder, bool(held.is_alive()), mark
+    found = _held(root)
+    if found is not None and found[2] != silent:
+        return found
     root[_RECORD] = ImageUse(mine.holder, mine.boot, mine.pid, mine.began)
     return None
+
+
+def _held(root: Root) -> tuple[str, bool, str] | None:
+    """Return the holder of the image, True if that process lives here, and a mark that each renewal changes; None if nobody holds it."""
+    held: ImageUse | None = root.get(_RECORD)
+    if held is None or held.ended or held.is_alive() is False:
+        return None
+    return held.holder, bool(held.is_alive()), f"{held.boot} {held.pid} {held.began} {held.renewals}"
 
 
 def _renew(root: Root, mine: ImageUse) -> str:

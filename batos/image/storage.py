@@ -22,7 +22,8 @@ import pickle
 import random
 import struct
 import time
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -35,12 +36,13 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, record_pickler, server, zodb_patches
+from batos.image import blobs, checksums, copy_mark, record_pickler, server, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
 from batos.objects import Root
 
+T = TypeVar("T")
 _MAGIC = 4  # bytes before the first transaction
 _FIRST = 1024  # bytes; more than the first transaction of an image, which a crash may tear as any other
 
@@ -171,13 +173,30 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
     :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
     :raises ConfigError: for a URI that no storage answers to.
     """
+
+    def database(storage: CheckedStorage, options: dict[str, Any]) -> ZODB.DB:
+        if file_path(uri) is None:
+            copy_mark.refuse_unfinished(storage, shown_uri(uri))
+        return ZODB.DB(storage, **{**options, "cache_size": cache_size, "pool_size": pool_size, "pool_timeout": POOL_TIMEOUT_S})
+
+    return _opened(uri, database, read_only=read_only)
+
+
+def open_storage(uri: str) -> CheckedStorage:
+    """Open the storage behind `uri` without a database, which would make a first object where there is none.
+
+    :raises ImageError: as `open_database`.
+    """
+    return _opened(uri, lambda storage, options: storage, read_only=False)
+
+
+def _opened(uri: str, use: Callable[[CheckedStorage, dict[str, Any]], T], *, read_only: bool) -> T:
     path = file_path(uri)
     if path and read_only:
         uri = f"file://{path}?read_only=1"
     if path and not read_only:
         _make_folder(path.parent)
     factory, options = resolve(uri)
-    options.update(cache_size=cache_size, pool_size=pool_size, pool_timeout=POOL_TIMEOUT_S)
     try:
         if path and not read_only:
             _check_links(path)
@@ -186,7 +205,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
                 check_tail(path)
             elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
                 private_files.create(path).close()
-        return _open(factory, options, str(path or shown_uri(uri)), path)
+        return _open(factory, lambda storage: use(storage, options), str(path or shown_uri(uri)), path)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -203,6 +222,8 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
         raise _unreachable(uri, e) from e
     except OSError as e:
         raise not_writable(uri, e) from e
+    except ImageError:
+        raise
     except Exception as e:  # whatever the driver of a server raises
         if path:
             raise
@@ -340,7 +361,7 @@ _OPENINGS = 5  # tries to open one image
 _SCHEMA_RACES = ("UniqueViolation", "DuplicateTable", "DuplicateObject", "InternalError_")  # of PostgreSQL
 
 
-def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, tries: int = _OPENINGS) -> ZODB.DB:
+def _open(factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pathlib.Path | None, tries: int = _OPENINGS) -> T:
     record_pickler.use_record_writer()
     storage = None
     try:
@@ -348,7 +369,7 @@ def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path |
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
         server.bound_sessions(storage)
-        return ZODB.DB(CheckedStorage(storage, name), **options)
+        return use(CheckedStorage(storage, name))
     except BaseException as e:
         if storage is not None:
             drop_unwritten(storage, e)
@@ -358,7 +379,7 @@ def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path |
         if tries > 1 and (isinstance(e, POSException.ConflictError) or type(e).__name__ in _SCHEMA_RACES):
             if path is None:
                 time.sleep(random.uniform(0.05, 0.3))
-            return _open(factory, options, name, path, tries - 1 if path is None else 1)
+            return _open(factory, use, name, path, tries - 1 if path is None else 1)
         raise
 
 
