@@ -52,6 +52,7 @@
     ├── ImageError                 the image cannot be opened or used
     │   ├── ImageLocked            another process uses the image
     │   ├── ImageAway              the server that keeps the image does not answer now; the daemon waits for it
+    │   ├── KernelRefused          kernels that serve the image have another version, codex or profile than this one
     │   ├── ImageTooNew            a newer version has written the image
     │   └── ImageDamaged           the image is damaged and was refused; the message gives the remedy
     ├── EndpointError              an address cannot be bound, or is not allowed
@@ -444,6 +445,10 @@ class ImageAway(ImageError):
 
     code = "image_away"
     retryable = True
+
+
+class KernelRefused(ImageError):
+    code = "kernel_refused"
 
 
 class ImageTooNew(ImageError):

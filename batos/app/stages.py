@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import os
+import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -43,14 +45,18 @@ from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
+from batos.cluster.membership import Alone, Membership
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
 from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, notice_channels, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
+from batos.image.kernels import KernelTerms
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
+from batos.image.server import IDLE_S
+from batos.image.storage import FORMAT
 from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
@@ -168,6 +174,7 @@ class StorageStage:
     walk: Walk
     bus: EventBus
     events: Events
+    membership: Membership
 
 
 @contextlib.asynccontextmanager
@@ -177,6 +184,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
         await asyncio.to_thread(daemon_files.close_files, settings)
         codex = with_roles(load_codex(settings.missions.codex or None), named_models(settings).personas)
         incarnate = incarnation.Incarnation(codex)
+        membership = membership_of(settings, codex)
         image = await LivingImage.open(
             settings.image_uri,
             steps=(incarnate, *_INSTALL),
@@ -184,14 +192,27 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
             units=settings.missions.concurrent,
             batch=ImageLimits.of(settings).batch,
             on_failed=stop.make,
+            join=None if isinstance(membership, Alone) else membership.join,
+            idle_s=IDLE_S if isinstance(membership, Alone) else membership.lease_s,
         )
         life.push_async_callback(image.close)
+        await life.enter_async_context(membership.running())
         for name, changes in incarnate.changes.items():
             log.info("incarnated", persona=name, changes=changes or "new")
         for name, slots in image.read(lambda root: incarnation.kept(root["lobby"], codex)).items():
             log.warning("codex_not_followed", persona=name, slots=slots, hint="batos personas")
         bus = EventBus()
-        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus))
+        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus), membership)
+
+
+def membership_of(settings: Settings, codex: Codex) -> Membership:
+    """Return the membership of this daemon, which has not joined yet."""
+    if settings.image.kernels == "one":
+        return Alone()
+    digest = hashlib.sha256(codex.model_dump_json().encode()).hexdigest()[:16]
+    terms = KernelTerms(digest, batos.__version__, FORMAT)
+    host = settings.image.kernel_name or socket.gethostname()
+    return Membership(host, terms, lease_s=settings.image.lease_s, look_s=settings.image.look_s)
 
 
 # --- inference

@@ -34,7 +34,7 @@ class CopyMark(NamedTuple):
 
 def read_mark(storage: Any) -> CopyMark | None:
     """Return the mark of a copy that is not whole; None for whatever else the storage holds."""
-    if (session := server.open_session(storage)) is not None:
+    if (session := _session(storage)) is not None:
         with contextlib.closing(session), session.cursor() as cursor:
             cursor.execute("SELECT to_regclass(%s)", (_TABLE,))
             if cursor.fetchone()[0] is None:
@@ -57,7 +57,7 @@ def keeps_history(storage: Any) -> bool:
 
 def set_mark(storage: Any, mark: CopyMark) -> None:
     """Mark an empty storage as a copy that is not whole."""
-    if (session := server.open_session(storage)) is not None:
+    if (session := _session(storage)) is not None:
         with contextlib.closing(session), session.cursor() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {_TABLE}")
             cursor.execute(f"CREATE TABLE {_TABLE} AS SELECT %s::text AS source, %s::text AS until", tuple(mark))
@@ -71,7 +71,7 @@ def set_mark(storage: Any, mark: CopyMark) -> None:
 
 def clear_mark(storage: Any) -> None:
     """Let a copy that is whole be an image."""
-    if (session := server.open_session(storage)) is not None:
+    if (session := _session(storage)) is not None:
         with contextlib.closing(session), session.cursor() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {_TABLE}")
 
@@ -84,6 +84,12 @@ def refuse_unfinished(storage: Any, uri: str) -> None:
     """
     if read_mark(storage) is not None:
         raise ImageError(f"{uri} holds an unfinished copy, and no image yet; end it: `batos copy --to` it again, from the same image")
+
+
+def _session(storage: Any) -> Any:
+    """Return a session with the storage's PostgreSQL; None for another storage."""
+    adapter = server.postgres_of(storage)
+    return None if adapter is None else server.open_session(adapter, "copy")
 
 
 def _empty_root() -> bytes:

@@ -241,7 +241,7 @@ def _prepare(storage: CheckedStorage, mark: CopyMark, original: _Original, targe
 
 def _is_whole(storage: CheckedStorage, mark: CopyMark) -> bool:
     """Return True for a copy of this very image on a storage whose mark stays (ZEO), which was killed before it was handed over."""
-    if server.open_session(storage) is not None or not copy_mark.keeps_history(storage):
+    if server.postgres_of(storage) is not None or not copy_mark.keeps_history(storage):
         return False
     first = next(iter(base_of(storage).iterator(copy_mark.FIRST, copy_mark.FIRST)), None)
     return first is not None and storage.lastTransaction().hex() == mark.until

@@ -15,7 +15,7 @@ import asyncio
 import collections
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from ZODB.utils import load_current, newTid, p64, u64
 
 from batos.config.limits import Limits, limit
 from batos.errors import BatosSignal
-from batos.image import ledger, server, zodb_patches
+from batos.image import kernels, ledger, server, zodb_patches
 from batos.image.checksummed_storage import reading
 from batos.image.committer import Committer, SystemFunction, outlast
 from batos.image.ledger import Ledger
@@ -110,6 +110,10 @@ class ImageLimits(Limits):
     """System transactions in one group commit."""
 
 
+Join = Callable[["LivingImage"], Awaitable[None]]
+"""Registers a daemon as a kernel of an image that is open, and not yet brought up to this version."""
+
+
 class LivingImage:
     """Open image: one committer, many units of work.
 
@@ -138,15 +142,19 @@ class LivingImage:
         units: int = 64,
         batch: int = 512,
         on_failed: Callable[[BaseException], None] | None = None,
+        join: Join | None = None,
+        idle_s: float = server.IDLE_S,
     ) -> LivingImage:
         """
         :param steps: additions of each layer at genesis.
         :param units: maximum number of units of work open at once.
         :param on_failed: called once the storage failed for good (see `Committer`).
+        :param join: registers this daemon as one of the image's kernels, before anything else is written; None: it has the image to itself.
+        :param idle_s: seconds after which PostgreSQL ends a session that stands still in the middle of a commit.
         :raises ImageError: one of its kinds; `ImageLocked` if another daemon uses it.
         """
         loop, failed = asyncio.get_running_loop(), on_failed or _raise
-        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16), ZODB.DB.close)
+        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16, idle_s=idle_s), ZODB.DB.close)
         use: ExclusiveUse = NoServer()
         try:
             with snapshot(db) as root:
@@ -155,7 +163,8 @@ class LivingImage:
             def lost(failure: BaseException) -> None:
                 loop.call_soon_threadsafe(failed, failure)
 
-            use = await _taken(partial(server.use_exclusively, db, shown_uri(uri), lost), lambda taken: taken.release())
+            take = server.use_exclusively if join is None else server.use_together
+            use = await _taken(partial(take, db, shown_uri(uri), lost), lambda taken: taken.release())
             committer = Committer(db, batch=batch, on_failed=failed, use=use)
         except BaseException:
             await asyncio.to_thread(use.release)
@@ -163,6 +172,10 @@ class LivingImage:
             raise
         image = cls(uri, db, committer, use)
         try:
+            if join is not None:
+                await join(image)
+            elif server.is_served(db):
+                await image.system(kernels.end_all)
             new = await image.system(awaken, tuple(steps), mission="genesis")
             image.read(require_checksums)
             path = file_path(uri)

@@ -165,11 +165,12 @@ def shown_uri(uri: str) -> str:
     return uri.replace(f":{password}@", ":…@", 1) if password else uri
 
 
-def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool = False) -> ZODB.DB:
+def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool = False, idle_s: float = server.IDLE_S) -> ZODB.DB:
     """Open the database behind `uri`.
 
     :param cache_size: objects that a connection keeps loaded (a loaded object takes about 1 KiB a connection).
     :param pool_size: connections open at once; ZODB only warns above it.
+    :param idle_s: seconds after which PostgreSQL ends a session that stands still in the middle of a commit.
     :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
     :raises ConfigError: for a URI that no storage answers to.
     """
@@ -179,7 +180,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
             copy_mark.refuse_unfinished(storage, shown_uri(uri))
         return ZODB.DB(storage, **{**options, "cache_size": cache_size, "pool_size": pool_size, "pool_timeout": POOL_TIMEOUT_S})
 
-    return _opened(uri, database, read_only=read_only)
+    return _opened(uri, database, read_only=read_only, idle_s=idle_s)
 
 
 def open_storage(uri: str) -> CheckedStorage:
@@ -187,10 +188,10 @@ def open_storage(uri: str) -> CheckedStorage:
 
     :raises ImageError: as `open_database`.
     """
-    return _opened(uri, lambda storage, options: storage, read_only=False)
+    return _opened(uri, lambda storage, options: storage)
 
 
-def _opened(uri: str, use: Callable[[CheckedStorage, dict[str, Any]], T], *, read_only: bool) -> T:
+def _opened(uri: str, use: Callable[[CheckedStorage, dict[str, Any]], T], *, read_only: bool = False, idle_s: float = server.IDLE_S) -> T:
     path = file_path(uri)
     if path and read_only:
         uri = f"file://{path}?read_only=1"
@@ -205,7 +206,7 @@ def _opened(uri: str, use: Callable[[CheckedStorage, dict[str, Any]], T], *, rea
                 check_tail(path)
             elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
                 private_files.create(path).close()
-        return _open(factory, lambda storage: use(storage, options), str(path or shown_uri(uri)), path)
+        return _open(factory, lambda storage: use(storage, options), str(path or shown_uri(uri)), path, idle_s)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -361,14 +362,16 @@ _OPENINGS = 5  # tries to open one image
 _SCHEMA_RACES = ("UniqueViolation", "DuplicateTable", "DuplicateObject", "InternalError_")  # of PostgreSQL
 
 
-def _open(factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pathlib.Path | None, tries: int = _OPENINGS) -> T:
+def _open(
+    factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pathlib.Path | None, idle_s: float, tries: int = _OPENINGS
+) -> T:
     record_pickler.use_record_writer()
     storage = None
     try:
         storage = factory()
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
-        server.bound_sessions(storage)
+        server.bound_sessions(storage, idle_s)
         return use(CheckedStorage(storage, name))
     except BaseException as e:
         if storage is not None:
@@ -379,7 +382,7 @@ def _open(factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pat
         if tries > 1 and (isinstance(e, POSException.ConflictError) or type(e).__name__ in _SCHEMA_RACES):
             if path is None:
                 time.sleep(random.uniform(0.05, 0.3))
-            return _open(factory, use, name, path, tries - 1 if path is None else 1)
+            return _open(factory, use, name, path, idle_s, tries - 1 if path is None else 1)
         raise
 
 
