@@ -45,15 +45,16 @@ class _Lead:
 
     def __init__(self) -> None:
         self._makes: list[Led] = []
-        self._wanted, self._changed, self._settled = False, asyncio.Event(), asyncio.Event()
+        self._term, self._changed, self._settled = 0, asyncio.Event(), asyncio.Event()
 
     def add(self, make: Led) -> None:
         self._makes.append(make)
         self._tell()
 
-    def want(self, leads: bool) -> None:
-        if leads is not self._wanted:
-            self._wanted = leads
+    def want(self, term: int) -> None:
+        """Have it entered for a term of the lead, and left where it was entered for another; 0: this kernel does not lead."""
+        if term != self._term:
+            self._term = term
             self._tell()
 
     def _tell(self) -> None:
@@ -66,14 +67,17 @@ class _Lead:
 
     async def run(self) -> None:
         """Enter and leave until cancelled, and leave then."""
-        entered = 0
+        term = entered = 0
         async with contextlib.AsyncExitStack() as stack:
             while True:
                 self._changed.clear()
-                if not self._wanted and entered:
-                    entered = 0
-                    await stack.aclose()
-                while self._wanted and entered < len(self._makes):
+                if self._term != term:
+                    try:
+                        await stack.aclose()
+                    except Exception as e:
+                        log.exception("lead_not_left_in_order", error=repr(e))
+                    term, entered = self._term, 0
+                while self._term == term != 0 and entered < len(self._makes):
                     entered += 1
                     try:
                         await stack.enter_async_context(self._makes[entered - 1]())
@@ -217,7 +221,7 @@ class Membership:
     async def resign(self) -> None:
         """Give up the lead for good, once what it entered is left: before the parts end that it uses."""
         self._resigned = True
-        self._lead.want(False)
+        self._lead.want(0)
         await self._lead.settled()
         if self.term:
             self._set_term(0)
@@ -321,10 +325,10 @@ class Membership:
         await self.describe()
 
     def _set_term(self, term: int) -> None:
-        if bool(term) is not self.leads:
+        if term != self.term:
             log.info("lead_taken" if term else "lead_left", kernel=self.name, term=term or self.term)
         self.term = term
-        self._lead.want(self.leads)
+        self._lead.want(term)
 
 
 class Alone(Membership):
@@ -333,7 +337,7 @@ class Alone(Membership):
     def __init__(self) -> None:
         super().__init__("", KernelTerms("", "", 0), lease_s=1.0, look_s=1.0)
         self.term = 1
-        self._lead.want(True)
+        self._lead.want(self.term)
 
     async def join(self, image: LivingImage) -> None:
         """Do nothing: there are no others."""
@@ -353,7 +357,7 @@ class Alone(Membership):
 
     async def resign(self) -> None:
         """Leave what the lead entered."""
-        self._lead.want(False)
+        self._lead.want(0)
         await self._lead.settled()
 
     async def leave(self) -> None:

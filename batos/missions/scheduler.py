@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 from ZODB.POSException import POSKeyError
 
+from batos import scope
 from batos.bridge.admission import Ticket, session
 from batos.cluster.membership import Alone, Membership
 from batos.concurrency import SingleFlight
@@ -182,7 +183,16 @@ class Scheduler:
         :returns: True if the mission is new, and its record.
         :raises Busy: if the queue is full; nothing was accepted.
         :raises MissionIdTaken: if the id names another mission.
+        :raises LeadLost: inside a fence, if the lead is not held any more: nothing was accepted.
         """
+        if (lead := scope.current().lead) is None:
+            return await self._submit(id, brief, options, first)
+        with scope.enter(lead=None):  # a mission is in no fence: it goes on whoever leads
+            return await self._submit(id, brief, options, lead.before(first))
+
+    async def _submit(
+        self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None
+    ) -> tuple[bool, MissionRecord]:
         if self._stopping:
             raise Busy("the daemon is stopping; send the mission again when it is back")
         queued = len(self.queue)
