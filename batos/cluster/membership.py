@@ -22,6 +22,7 @@ from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
 from batos.cluster.presence import Presence, Silence, presence_of
+from batos.cluster.turn import SessionTurn
 from batos.concurrency import Background, cancel_and_wait
 from batos.errors import KernelRefused
 from batos.image import kernels, server
@@ -107,6 +108,7 @@ class Membership:
         self.draining = False
         self._image: LivingImage
         self._presence: Presence
+        self._turn: SessionTurn | None = None
         self._silence = Silence(lease_s)
         self._known: list[KernelInfo] = []
         self._facts: dict[str, Any] = {}
@@ -168,6 +170,8 @@ class Membership:
         :raises KernelRefused: if living kernels have another version, codex, profile or format.
         """
         self._image, self._presence = image, presence_of(image)
+        if (adapter := server.postgres_of(image.db.storage)) is not None:
+            image.committer.turn = self._turn = SessionTurn(adapter, self.lease_s)
         beats: dict[str, int] = {}
         while True:
             try:
@@ -232,10 +236,14 @@ class Membership:
         if self._left or not self.name:
             return
         self._left, self.term = True, 0
+        if self._turn is not None:
+            self._turn.needed = False
         try:
             await self._image.system(kernels.leave, self.name)
         finally:
             await self._presence.release()
+            if self._turn is not None:  # the group of that commit was the last that took a turn
+                await asyncio.to_thread(self._turn.close)
             kernels.name_database(self._image.db, "")
 
     async def drain(self) -> None:
@@ -276,6 +284,8 @@ class Membership:
             tm.begin()
             root = connection.root()
             self._known = kernels.listed(root)
+            if self._turn is not None:
+                self._turn.needed = bool(self.others())
             gone = kernels.is_gone(root, self.name)
             leader, term = kernels.lead_of(root)
             for look in [] if gone else list(self._looks):
