@@ -149,6 +149,10 @@ _DAMAGE = (
 _RECOVER = f"{REMEDY}, or salvage the intact records with `python -m ZODB.fsrecover DAMAGED NEW`; the file was not changed"
 
 
+Prepare = Callable[[Any], None]
+"""Prepares a storage before it is used."""
+
+
 def file_path(uri: str) -> pathlib.Path | None:
     """Return the path of a `file://` image; None for other storages."""
     if not uri.startswith("file://"):
@@ -165,12 +169,14 @@ def shown_uri(uri: str) -> str:
     return uri.replace(f":{password}@", ":…@", 1) if password else uri
 
 
-def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool = False, idle_s: float = server.IDLE_S) -> ZODB.DB:
+def open_database(
+    uri: str, *, cache_size: int, pool_size: int, read_only: bool = False, prepare: Prepare = server.bound_sessions
+) -> ZODB.DB:
     """Open the database behind `uri`.
 
     :param cache_size: objects that a connection keeps loaded (a loaded object takes about 1 KiB a connection).
     :param pool_size: connections open at once; ZODB only warns above it.
-    :param idle_s: seconds after which PostgreSQL ends a session that stands still in the middle of a commit.
+    :param prepare: prepares the storage before it is used.
     :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
     :raises ConfigError: for a URI that no storage answers to.
     """
@@ -180,7 +186,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
             copy_mark.refuse_unfinished(storage, shown_uri(uri))
         return ZODB.DB(storage, **{**options, "cache_size": cache_size, "pool_size": pool_size, "pool_timeout": POOL_TIMEOUT_S})
 
-    return _opened(uri, database, read_only=read_only, idle_s=idle_s)
+    return _opened(uri, database, read_only=read_only, prepare=prepare)
 
 
 def open_storage(uri: str) -> CheckedStorage:
@@ -191,7 +197,13 @@ def open_storage(uri: str) -> CheckedStorage:
     return _opened(uri, lambda storage, options: storage)
 
 
-def _opened(uri: str, use: Callable[[CheckedStorage, dict[str, Any]], T], *, read_only: bool = False, idle_s: float = server.IDLE_S) -> T:
+def _opened(
+    uri: str,
+    use: Callable[[CheckedStorage, dict[str, Any]], T],
+    *,
+    read_only: bool = False,
+    prepare: Prepare = server.bound_sessions,
+) -> T:
     path = file_path(uri)
     if path and read_only:
         uri = f"file://{path}?read_only=1"
@@ -206,7 +218,7 @@ def _opened(uri: str, use: Callable[[CheckedStorage, dict[str, Any]], T], *, rea
                 check_tail(path)
             elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
                 private_files.create(path).close()
-        return _open(factory, lambda storage: use(storage, options), str(path or shown_uri(uri)), path, idle_s)
+        return _open(factory, lambda storage: use(storage, options), str(path or shown_uri(uri)), path, prepare)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -363,7 +375,7 @@ _SCHEMA_RACES = ("UniqueViolation", "DuplicateTable", "DuplicateObject", "Intern
 
 
 def _open(
-    factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pathlib.Path | None, idle_s: float, tries: int = _OPENINGS
+    factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pathlib.Path | None, prepare: Prepare, tries: int = _OPENINGS
 ) -> T:
     record_pickler.use_record_writer()
     storage = None
@@ -371,7 +383,7 @@ def _open(
         storage = factory()
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
-        server.bound_sessions(storage, idle_s)
+        prepare(storage)
         return use(CheckedStorage(storage, name))
     except BaseException as e:
         if storage is not None:
@@ -382,7 +394,7 @@ def _open(
         if tries > 1 and (isinstance(e, POSException.ConflictError) or type(e).__name__ in _SCHEMA_RACES):
             if path is None:
                 time.sleep(random.uniform(0.05, 0.3))
-            return _open(factory, use, name, path, idle_s, tries - 1 if path is None else 1)
+            return _open(factory, use, name, path, prepare, tries - 1 if path is None else 1)
         raise
 
 

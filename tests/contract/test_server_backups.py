@@ -62,14 +62,14 @@ async def test_what_is_restored_is_an_image_of_one_moment(postgres: Postgres, co
     written = asyncio.Event()
 
     async def write() -> int:
-        n = 0
+        n = 3
         while not written.is_set():
             n += 1
             await image.system(count, n)
         return n
 
-    for n in range(3):
-        await image.system(count, -n)
+    for n in range(1, 4):
+        await image.system(count, n)
     writing = asyncio.create_task(write())
     restored = await asyncio.to_thread(how, postgres, uri, copies)
     written.set()
