@@ -76,7 +76,7 @@ class KernelInfo:
     @property
     def host(self) -> str:
         """Return the name of its machine."""
-        return self.name.rpartition(".")[0]
+        return host_of(self.name)
 
 
 class KernelRecord(Persistent):
@@ -146,6 +146,11 @@ def me(root: Root) -> str:
 def epoch_of(name: str) -> int:
     """Return the number of a kernel's registration; 0 for the empty name."""
     return int(name.rpartition(".")[2] or 0)
+
+
+def host_of(name: str) -> str:
+    """Return the name of a kernel's machine; empty for the empty name."""
+    return name.rpartition(".")[0]
 
 
 # --- system transactions
