@@ -57,7 +57,6 @@ from batos.image.backup_schedule import BackupLimits, Backups, plan_of
 from batos.image.kernels import KernelTerms
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
-from batos.image.server import IDLE_S
 from batos.image.storage import FORMAT
 from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
@@ -197,7 +196,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
             batch=ImageLimits.of(settings).batch,
             on_failed=stop.make,
             join=None if isinstance(membership, Alone) else membership.join,
-            idle_s=IDLE_S if isinstance(membership, Alone) else membership.lease_s,
+            lease_s=membership.lease_s,
         )
         life.push_async_callback(image.close)
         await life.enter_async_context(membership.running())
@@ -425,7 +424,7 @@ async def build_missions(
             propose=improving.propose,
             ruled=improving.ruled,
         )
-        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
+        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
         await storage.lead.add(life, lambda led, bus: models.loop.hold(undoing.undo_change, led))

@@ -101,6 +101,7 @@ class Membership:
         self._host, self._terms, self.lease_s, self.look_s = host, terms, lease_s, look_s
         self.name = ""
         """Name of this run; another one once it was declared gone."""
+        self._names: set[str] = set()
         self.term = 0
         """Term of the lead while this kernel has it, else 0."""
         self.draining = False
@@ -136,9 +137,19 @@ class Membership:
 
     # --- what others register
 
-    def on_look(self, function: Look) -> None:
-        """Call `function(root)` at each look from now on."""
+    def on_look(self, function: Look) -> Callable[[], None]:
+        """Call `function(root)` at each look from now on; return what ends that."""
         self._looks.append(function)
+
+        def end() -> None:
+            if function in self._looks:
+                self._looks.remove(function)
+
+        return end
+
+    def was(self, name: str) -> bool:
+        """Return True for a name that this kernel has, or had before it was declared gone."""
+        return name in self._names
 
     def on_lead(self, make: Led) -> None:
         """Enter what `make` returns when the lead is gained, and leave it when it is lost; in the order of these calls, left in reverse."""
@@ -174,6 +185,7 @@ class Membership:
     async def _register(self) -> None:
         uri = shown_uri(self._image.uri)
         self.name = await self._image.system(server.register_kernel, uri, self._host, self._terms)
+        self._names.add(self.name)
         await self._presence.hold(self.name)
         kernels.name_database(self._image.db, self.name)
         self._beaten = time.monotonic()
@@ -266,7 +278,7 @@ class Membership:
             self._known = kernels.listed(root)
             gone = kernels.is_gone(root, self.name)
             leader, term = kernels.lead_of(root)
-            for look in [] if gone else self._looks:
+            for look in [] if gone else list(self._looks):
                 try:
                     look(root)
                 except Exception as e:

@@ -28,6 +28,7 @@ from ZODB.POSException import ConflictError
 from batos.errors import Busy, ImageAway, ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
+from batos.image.ownership import Overtaken
 from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit
 from batos.image.storage import is_broken
 from batos.objects import Root
@@ -218,7 +219,7 @@ class Committer:
                 for job in group:
                     job.failed = e
             elif len(group) == 1:
-                if group[0].future is None:
+                if group[0].future is None and not isinstance(e, Overtaken):  # what was to be kept of another kernel's mission is its own
                     log.error("deferred_failed", function=group[0].function.__qualname__, error=repr(e))
                 group[0].failed = e
             else:  # isolate the one that fails; nothing of the group was committed

@@ -145,18 +145,19 @@ class LivingImage:
         batch: int = 512,
         on_failed: Callable[[BaseException], None] | None = None,
         join: Join | None = None,
-        idle_s: float = server.IDLE_S,
+        lease_s: float = server.IDLE_S,
     ) -> LivingImage:
         """
         :param steps: additions of each layer at genesis.
         :param units: maximum number of units of work open at once.
         :param on_failed: called once the storage failed for good (see `Committer`).
         :param join: registers this daemon as one of the image's kernels, before anything else is written; None: it has the image to itself.
-        :param idle_s: seconds after which PostgreSQL ends a session that stands still in the middle of a commit.
+        :param lease_s: seconds of silence after which the other kernels count this one as gone.
         :raises ImageError: one of its kinds; `ImageLocked` if another daemon uses it.
         """
         loop, failed = asyncio.get_running_loop(), on_failed or _raise
-        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16, idle_s=idle_s), ZODB.DB.close)
+        prepare = server.bound_sessions if join is None else partial(server.share_storage, lease_s=lease_s)
+        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16, prepare=prepare), ZODB.DB.close)
         use: ExclusiveUse = NoServer()
         try:
             with snapshot(db) as root:
@@ -190,6 +191,11 @@ class LivingImage:
             raise
         log.info("image_open", uri=shown_uri(uri), objects=len(db.storage), new=new)
         return image
+
+    @property
+    def kernel(self) -> str:
+        """Return the name of this kernel among those of the image; empty where one daemon has it to itself."""
+        return kernels.name_of(self.db)
 
     def system(self, function: Callable[..., T], *args: Any, mission: str = "") -> Coroutine[Any, Any, T]:
         """Run `function(root, *args)` as a system transaction; return its result, once durable.

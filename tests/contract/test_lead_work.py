@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -41,8 +40,6 @@ async def two(
     uri = postgres.image()
     async with daemon(uri, folder / "a", inference, **more) as one:
         await leads(one)
-        (folder / "b").mkdir()
-        shutil.copy(folder / "a" / "image.epoch", folder / "b")  # both may act outside
         async with daemon(uri, folder / "b", inference, **more) as other:
             yield one, other
 
