@@ -68,6 +68,7 @@ from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.mind.text_likeness import TextLikeness
+from batos.missions.fitness import Fitness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
@@ -241,6 +242,7 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
         substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
         loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
         inference = given or await substrate.connect(life)
+        await storage.membership.describe(profile=substrate.profile_name)
         metrics = Metrics(storage.bus)
         yield InferenceStage(substrate, metrics.counted(inference), metrics, loop)
 
@@ -352,6 +354,7 @@ class MissionStage:
     methods: MethodRuntime
     improving: ImprovementLoop
     scheduler: Scheduler
+    fitness: Fitness
     attempt_services: AttemptServices
     replays: Replays
     resumed: int
@@ -413,11 +416,13 @@ async def build_missions(
             propose=improving.propose,
             ruled=improving.ruled,
         )
+        fitness = Fitness(image, substrate.needed(mind.memory.embedder_name), storage.membership.describe)
+        storage.membership.on_renamed(substrate.republish)
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
         await models.loop.hold(undoing.undo_change, life)
-        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
+        yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, await scheduler.recover())
 
 
 # --- transport
@@ -468,6 +473,7 @@ class StartedStages:
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
             "missions": self.missions.scheduler.facts(),
+            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
@@ -566,6 +572,8 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
         # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
+        if work.fitness.name:
+            life.background(work.fitness.watch(), "fitness")
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
         measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)

@@ -72,11 +72,17 @@ class KernelInfo:
     draining: bool
     """True if it takes up no mission any more."""
     leads: bool
+    acts: bool = False
+    """True if missions act outside from its machine (`batos.image.identity`)."""
+    unfit: tuple[str, ...] = ()
+    """Why it takes up no missions now, in words; empty if it does."""
+    abilities: tuple[str, ...] = ()
+    """Abilities that all its models have, as `batos.bridge.capabilities.Needs` says it in words."""
 
     @property
     def host(self) -> str:
         """Return the name of its machine."""
-        return self.name.rpartition(".")[0]
+        return host_of(self.name)
 
 
 class KernelRecord(Persistent):
@@ -93,6 +99,9 @@ class KernelRecord(Persistent):
     """Number that rises while it lives, where the image itself is what tells of its life."""
     gone = ""
     draining = False
+    acts = False
+    unfit: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
 
     def __init__(self, name: str, terms: KernelTerms) -> None:
         self.name, self.codex, self.version, self.format = name, terms.codex, terms.version, terms.format
@@ -143,6 +152,11 @@ def me(root: Root) -> str:
     return "" if connection is None else _names.get(connection.db(), "")
 
 
+def host_of(name: str) -> str:
+    """Return the name of a kernel's machine; empty for the empty name."""
+    return name.rpartition(".")[0]
+
+
 def epoch_of(name: str) -> int:
     """Return the number of a kernel's registration; 0 for the empty name."""
     return int(name.rpartition(".")[2] or 0)
@@ -184,7 +198,8 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
 
 
 def describe(root: Root, name: str, **facts: Any) -> None:
-    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`. One that is gone stays as it is.
+    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`, `acts`, `unfit`, `abilities`. One that is
+    gone stays as it is.
 
     :raises KernelRefused: for a profile that other kernels do not have.
     """
@@ -293,7 +308,7 @@ def listed(root: Root) -> list[KernelInfo]:
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:
     models = tuple(ModelContent(*model) for model in one.models)
     facts = (one.endpoint, one.doors, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
-    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name)
+    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.acts, one.unfit, one.abilities)
 
 
 def _living(held: Kernels | None) -> list[KernelRecord]:
