@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -69,12 +70,14 @@ class ModelRuntime:
         codex: Codex,
         *,
         on_choice: Callable[[Record], None] = lambda chosen: None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """
+        :param leads: returns True if this kernel decides for all that serve the image.
         :param on_choice: called with settings that a user chose while the daemon runs.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
-        self._on_choice = on_choice
+        self._on_choice, self._leads = on_choice, leads
         self._one_choice = asyncio.Lock()
         self.chosen = selection.choose_profile(settings, self._voices_of, None)
         """The profile in force, and why it was chosen. Before `connect`, and without an Ollama of its own, the choice that follows from the
@@ -190,6 +193,11 @@ class ModelRuntime:
                     raise InferenceFailed(away, cause="breaker", model=model)
                 await asyncio.wait({asking}, timeout=_AWAY_LOOK_S)
             return asking.result()
+        except InferenceFailed as e:
+            why = self.factory.lacks(model) if self.factory is not None and e.cause == "model_missing" else ""
+            if not why:
+                raise
+            raise InferenceFailed(f"{model}: {why}", cause="model_missing", model=model, lacks=why) from e
         finally:
             asking.cancel()
 
@@ -240,9 +248,12 @@ class ModelRuntime:
         return ManagedHost(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
     async def _found_factory(self, client: AsyncClient, place: ManagedHost, life: Lifetime) -> LoraFactory:
-        from batos.bridge.lora.factory import open_lora_factory
+        from batos.bridge.lora.factory import OtherFactories, open_lora_factory
 
         factory = open_lora_factory(self._image, client, self._settings, self.profile, place)
+        if self._image.read(kernels.me):
+            have = partial(self._image.read, shared_models.others_have)
+            factory.others = OtherFactories(self._leads, lambda model: have(tagged(model)), several=True)
         await factory.begin()
         life.background(factory.run(), "lora factory")
         life.callback(factory.stop)  # before its task is cancelled, so that its thread ends soon

@@ -239,7 +239,8 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
-        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
+        member = storage.membership
+        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose, leads=lambda: member.leads)
         loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
         inference = given or await substrate.connect(life)
         await storage.membership.describe(profile=substrate.profile_name)

@@ -35,6 +35,21 @@ def held(root: Root, name: str) -> SharedModel | None:
     return None if found is None else SharedModel(*found)
 
 
+def withdraw(root: Root, name: str) -> None:
+    """System transaction: the kernel that this connection belongs to has a model no more."""
+    me = kernels.me(root)
+    mine = next((one.models for one in kernels.listed(root) if one.name == me), ())
+    if any(one.name == name for one in mine):
+        kernels.describe(root, me, models=[one for one in mine if one.name != name])
+
+
+def others_have(root: Root, name: str) -> bool:
+    """Return True if another living kernel has a model."""
+    me = kernels.me(root)
+    others = (one for one in kernels.listed(root) if me and one.name != me and not one.gone)
+    return any(model.name == name for one in others for model in one.models)
+
+
 def publish(root: Root, model: SharedModel) -> SharedModel:
     """System transaction: publish a model of the kernel that this connection belongs to. Return what its name is held to: to this one,
     where it was to none, or to a content that no other living kernel has.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.bridge.capabilities import Needs
+from batos.bridge.modelfile import tagged
 from batos.errors import BatosError, InferenceFailed
 from batos.image import kernels, shared_models
 from batos.image.living_image import LivingImage
@@ -106,6 +107,8 @@ class Fitness:
             try:
                 await self._models.digest(model)
             except InferenceFailed as e:
+                if e.cause == "model_missing":
+                    await self._image.system(shared_models.withdraw, tagged(model))
                 reasons.setdefault(_why(e, model), []).append(purpose)
         if "embedder" not in itertools.chain.from_iterable(reasons.values()) and (why := await self._other_embedder(self._models)):
             reasons[why] = ["memory"]
@@ -171,6 +174,6 @@ def _why(failure: InferenceFailed, model: str) -> str:
     """Return why a model cannot be used, with the remedy."""
     if failure.cause in _AWAY:
         return f"its Ollama does not answer: {failure.message}"
-    if failure.cause == "model_missing":
+    if failure.cause == "model_missing" and not failure.context.get("lacks"):
         return f"its Ollama has no {model}: `ollama pull {model}` there, or wait until it is built"
     return failure.message
