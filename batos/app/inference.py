@@ -40,7 +40,7 @@ from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
 from batos.mind.router import PersonaForecast, recent_personas
-from batos.missions.fitness import NeededModels
+from batos.missions.fitness import MissionLoads, NeededModels
 from batos.missions.mission_queue import Grouping
 from batos.objects import Root
 
@@ -283,6 +283,23 @@ class ModelRuntime:
             began=self._foresight.note,
             memories=lambda: max(1, sum(not place.breaker.open for place in self.places)),
         )
+
+    def loads(self, guess: Callable[[MissionRecord], str]) -> MissionLoads | None:
+        """Return what is loaded here and what missions will need; None without an Ollama.
+
+        :param guess: see `grouping`.
+        """
+        if not self.places:
+            return None
+        residencies = [place.residency for place in self.places]
+
+        def weights(record: MissionRecord) -> str:
+            if record.message or not (persona := guess(record)):
+                return ""
+            model = self.model_of(persona)
+            return next((load.weights for one in residencies if (load := one.load_of(model)) is not None), "")
+
+        return MissionLoads(lambda: frozenset().union(*(one.resident_weights for one in residencies)), weights)
 
     def preload(self, waiting: Callable[[int], list[str]]) -> None:
         """Load models in pauses from now on: first those that missions wait for, then those that are likely to be needed.

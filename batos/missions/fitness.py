@@ -47,6 +47,18 @@ class NeededModels(NamedTuple):
     able: Callable[[], Needs]
 
 
+class MissionLoads(NamedTuple):
+    """Weights that are in the memory of this kernel's Ollamas, by the names of their files, and those that a mission will need.
+
+    :ivar of: returns "" where that is not known.
+    """
+
+    resident: Callable[[], frozenset[str]]
+    of: Callable[[MissionRecord], str]
+
+
+HERE, NOWHERE, ELSEWHERE = 0, 1, 2
+"""Places of the weights that a mission needs: in the memory of this kernel, of none, of another one only."""
 Tell = Callable[..., Awaitable[None]]
 
 
@@ -64,7 +76,9 @@ class Fitness:
         self.reasons: tuple[str, ...] = (_NOT_LOOKED,) if self.name and models is not None else ()
         """Why it takes up nothing now; empty where it does."""
         self._able = Needs()
-        self._others: tuple[tuple[str, Needs], ...] = ()  # machine and abilities of each other kernel that is fit
+        self._others: tuple[tuple[Needs, frozenset[str]], ...] = ()  # abilities of each other kernel that is fit, and what it has loaded
+        self.loads: MissionLoads | None = None
+        """Loads of the missions; None: they are not grouped by model."""
         self.changed: Callable[[], object] = lambda: None
         """Called when it has become fit, or others can do less: missions may be taken up that were not."""
 
@@ -84,17 +98,19 @@ class Fitness:
         if not self.name:
             return
         reasons, able = await self._looked()
+        loaded = tuple(sorted(self.loads.resident())) if self.loads is not None else ()
         self.name = self._image.read(kernels.me)
         known = {one.name: one for one in self._image.read(kernels.listed)}
         mine = known.get(self.name)
         words = tuple(able.words())
-        if mine is not None and (mine.unfit, mine.abilities) != (reasons, words):
-            await self._tell(unfit=reasons, abilities=words)
+        if mine is not None and (mine.unfit, mine.abilities, mine.loaded) != (reasons, words, loaded):
+            await self._tell(unfit=reasons, abilities=words, loaded=loaded)
+        if mine is not None and mine.unfit != reasons:
             (log.warning if reasons else log.info)("kernel_unfit" if reasons else "kernel_fit", kernel=self.name, why=reasons)
         before = (self.reasons, self._able, self._others)
         self._able = able
         fit = [one for one in known.values() if one is not mine and not (one.gone or one.unfit or one.draining)]
-        self._others = tuple((one.host, Needs.parse(one.abilities)) for one in fit)
+        self._others = tuple((Needs.parse(one.abilities), frozenset(one.loaded)) for one in fit)
         self.reasons = reasons
         if (self.reasons, self._able, self._others) != before:
             self.changed()
@@ -143,9 +159,19 @@ class Fitness:
         if there not in ("", here):
             return f"it needs a connection of {there}, and is thought there"
         needs = needs_of(mission)
-        if not needs or self._able.covers(needs) or not any(able.covers(needs) for _, able in self._others):
+        if not needs or self._able.covers(needs) or not any(able.covers(needs) for able, _ in self._others):
             return ""
         return f"it needs a model that {needs.told()}, which another kernel has"
+
+    def nearness(self, mission: MissionRecord) -> int:
+        """Return where the weights are loaded that a mission needs: `HERE` (or that is not known), `NOWHERE`, or only `ELSEWHERE`, at a
+        kernel that is fit."""
+        if not self.name or self.loads is None:
+            return HERE
+        weights = self.loads.of(mission)
+        if not weights or weights in self.loads.resident():
+            return HERE
+        return ELSEWHERE if any(weights in loaded for _, loaded in self._others) else NOWHERE
 
     def waits(self, mission: MissionRecord) -> str:
         """Return why no living kernel takes up a mission, in words; "" if one may."""
