@@ -55,15 +55,20 @@ class ToolStage:
     async def joined(self) -> None:
         """Let the image act here as soon as another kernel that serves it does: then it is no copy. Return when it may."""
         while self.toolbox.tied():
-            # whoever is left in the register of a copy is silent, and declared gone by then
-            await asyncio.sleep(2 * self.membership.lease_s)
-            if any(one.acts for one in self.membership.others()):
+            if any(one.acts for one in self.membership.alive()):
                 try:
                     self.toolbox.state = await identity.join(self.image, self.file)
                 except OSError as e:
                     log.warning("tools_not_joined", file=str(self.file), error=e.strerror or str(e))
                 else:
                     await self.membership.describe(acts=True)
+            await asyncio.sleep(self.membership.look_s)
+
+    def hindrance(self) -> str:
+        """Return why missions had better not be taken up here at this moment, in words; "" if they may."""
+        if self.toolbox.tied() and any(one.acts for one in self.membership.others()):
+            return "it waits for a sign of life of another kernel before it acts outside"
+        return ""
 
     def facts(self) -> dict[str, Any]:
         """Return what `info` tells of tools."""

@@ -79,6 +79,8 @@ class Fitness:
         self._others: tuple[tuple[Needs, frozenset[str]], ...] = ()  # abilities of each other kernel that is fit, and what it has loaded
         self.loads: MissionLoads | None = None
         """Loads of the missions; None: they are not grouped by model."""
+        self.hindrance: Callable[[], str] = str
+        """Returns another reason in words, "" without one."""
         self.changed: Callable[[], object] = lambda: None
         """Called when it has become fit, or others can do less: missions may be taken up that were not."""
 
@@ -98,6 +100,7 @@ class Fitness:
         if not self.name:
             return
         reasons, able = await self._looked()
+        reasons += (why,) if (why := self.hindrance()) else ()
         loaded = tuple(sorted(self.loads.resident())) if self.loads is not None else ()
         self.name = self._image.read(kernels.me)
         known = {one.name: one for one in self._image.read(kernels.listed)}
