@@ -74,12 +74,14 @@ class MemoryRuntime:
         *,
         life: Lifetime,
         asked_only: Inference | None = None,
+        at_once: bool = True,
     ) -> None:
-        """Load the collection that searches use, and resume unfinished work.
+        """Load the collection that searches use.
 
         :param model: the profile's embedder.
         :param asked_only: an inference that fetches no missing model; default: the same inference.
         :param life: ends the tasks begun here.
+        :param at_once: resume unfinished work, too; else `work` does.
         """
         # numpy and zope.index take long to import: keep that off the loop
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")
@@ -112,6 +114,14 @@ class MemoryRuntime:
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = FolderWatcher(image, self.ingest, settings)
+        if at_once:
+            await self.work(life)
+
+    async def work(self, life: Lifetime, bus: EventBus | None = None) -> None:
+        """Read queued files, look through watched folders and make vectors from now on.
+
+        :param life: ends the work; it may be begun again then.
+        """
         life.background(self.ingest.run(), "ingest")
         life.background(self.watcher.run(), "watched folders")
         life.callback(self.ingest.stop)
@@ -124,10 +134,11 @@ class MemoryRuntime:
             return "ollama"
         return str(await self.readers.present.identity())
 
-    def remember(self, life: Lifetime) -> None:
+    def remember(self, life: Lifetime, bus: EventBus | None = None) -> None:
         """Store ended missions in the memory from now on, including those that ended before.
 
         :param life: ends the storing.
+        :param bus: tells of missions that end; None: that of the memory.
         """
         from batos.memory.chunking import ChunkLimits
         from batos.missions.memory_writer import MemoryWriter, RememberLimits  # imported late, like everything that needs numpy
@@ -142,7 +153,7 @@ class MemoryRuntime:
                 pause_s=RememberLimits.of(settings).pause_s,
             )
             self._look_back = work.wake
-            life.background(work.run(self._bus), "remembering")
+            life.background(work.run(bus or self._bus), "remembering")
 
     def curate(
         self,

@@ -35,6 +35,7 @@ from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
 from batos.app.inference import DirectModel, ModelRuntime
+from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
 from batos.app.notices import notice_requests
@@ -55,7 +56,6 @@ from batos.image.backup_schedule import BackupLimits, Backups, plan_of
 from batos.image.kernels import KernelTerms
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
-from batos.image.server import IDLE_S
 from batos.image.storage import FORMAT
 from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
@@ -176,6 +176,8 @@ class StorageStage:
     bus: EventBus
     events: Events
     membership: Membership
+    lead: LeadWork
+    """Takes the work that of several kernels on the image one alone does."""
 
 
 @contextlib.asynccontextmanager
@@ -194,7 +196,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
             batch=ImageLimits.of(settings).batch,
             on_failed=stop.make,
             join=None if isinstance(membership, Alone) else membership.join,
-            idle_s=IDLE_S if isinstance(membership, Alone) else membership.lease_s,
+            lease_s=membership.lease_s,
         )
         life.push_async_callback(image.close)
         await life.enter_async_context(membership.running())
@@ -203,7 +205,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
         for name, slots in image.read(lambda root: incarnation.kept(root["lobby"], codex)).items():
             log.warning("codex_not_followed", persona=name, slots=slots, hint="batos personas")
         bus = EventBus()
-        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus), membership)
+        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus), membership, LeadWork(image, bus))
 
 
 def membership_of(settings: Settings, codex: Codex) -> Membership:
@@ -241,7 +243,8 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     async with Lifetime() as life:
         member = storage.membership
         substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose, leads=lambda: member.leads)
-        loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
+        loop = Autonomy(settings.now, storage.image, substrate.residency)
+        await storage.lead.add(life, loop.sense)
         inference = given or await substrate.connect(life)
         await storage.membership.describe(profile=substrate.profile_name)
         metrics = Metrics(storage.bus)
@@ -277,12 +280,16 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
             free=memory_primitives.remembered_until if settings.memory.remember == "on" else retention.everything,
         )
         life.push_async_callback(keeping.stop)
-        life.background(keeping.run(), "upkeep")
         plan, reserve = plan_of(settings, image.uri), ProvisionLimits.of(settings).reserve_bytes
         backups = Backups(
             keeping, settings.backups, plan, size=image.db.getSize, reserve=reserve, first_s=BackupLimits.of(settings).first_s
         )
-        life.background(backups.run(), "backups")
+
+        async def keep(led: Lifetime, bus: EventBus) -> None:
+            led.background(keeping.run(), "upkeep")
+            led.background(backups.run(), "backups")
+
+        await storage.lead.add(life, keep)
         yield UpkeepStage(costs, keeping, backups)
 
 
@@ -338,7 +345,10 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         router = Router(storage.codex, now, likeness, chars=RoutingLimits.of(settings).chars)
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = MemoryRuntime(image, settings, storage.bus)
-        await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only)
+        await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only, at_once=False)
+        if not storage.lead.is_alone:
+            life.push_async_callback(recollection.curator.stop)  # each kernel counts what is read there
+        await storage.lead.add(life, recollection.work)
         yield MemoryStage(likeness, router, recollection)
 
 
@@ -421,10 +431,12 @@ async def build_missions(
         fitness.hindrance = tools.hindrance
         fitness.loads = substrate.loads(mind.router.guess)
         storage.membership.on_renamed(substrate.republish)
-        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
+        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
+        scheduler.sweep.may_claim, scheduler.sweep.nearness, scheduler.sweep.hindrance = fitness.may_claim, fitness.nearness, fitness.waits
+        scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
-        await models.loop.hold(undoing.undo_change, life)
+        await storage.lead.add(life, lambda led, bus: models.loop.hold(undoing.undo_change, led))
         yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, await scheduler.recover())
 
 
@@ -569,23 +581,34 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         await substrate.experts_known()
         return bool(image.read(machine.is_warm_up_wanted, facts.settings.now.methods.writer))
 
-    async with Lifetime() as life:
-        mind.memory.remember(life)
+    async def look_after_memory(led: Lifetime, bus: EventBus) -> None:
+        mind.memory.remember(led, bus)
         curators = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
-        mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
+        mind.memory.curate(led, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
+
+    async def improve(led: Lifetime, bus: EventBus) -> None:
+        measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)
+        models.loop.begin(scheduler, models.inference, substrate.profile.embedder, measure, bus, led)
+        work.improving.begin(scheduler, work.attempt_services, bus, models.loop.budget, led)
+
+    async def keep_appointments(led: Lifetime, bus: EventBus) -> None:
+        for requests in (transport.notices, transport.schedules, transport.folders):
+            await led.enter_async_context(requests.running())
+
+    async with Lifetime() as life:
+        await storage.lead.add(life, look_after_memory)
         # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
         if work.fitness.name:
             life.background(work.fitness.watch(), "fitness")
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
-        measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)
-        models.loop.begin(scheduler, models.inference, substrate.profile.embedder, measure, life)
-        work.improving.begin(scheduler, work.attempt_services, storage.bus, models.loop.budget, life)
+        await storage.lead.add(life, improve)
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await life.enter_async_context(transport.notices.running())
-        await life.enter_async_context(transport.schedules.running())
-        await life.enter_async_context(transport.folders.running())
+        await storage.lead.add(life, keep_appointments)
+        if not storage.lead.is_alone:
+            storage.membership.on_lead(storage.lead.led)
+            life.push_async_callback(storage.membership.resign)
         yield

@@ -22,6 +22,7 @@ from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
 from batos.cluster.presence import Presence, Silence, presence_of
+from batos.cluster.turn import SessionTurn
 from batos.concurrency import Background, cancel_and_wait
 from batos.errors import KernelRefused
 from batos.image import kernels, server
@@ -45,15 +46,16 @@ class _Lead:
 
     def __init__(self) -> None:
         self._makes: list[Led] = []
-        self._wanted, self._changed, self._settled = False, asyncio.Event(), asyncio.Event()
+        self._term, self._changed, self._settled = 0, asyncio.Event(), asyncio.Event()
 
     def add(self, make: Led) -> None:
         self._makes.append(make)
         self._tell()
 
-    def want(self, leads: bool) -> None:
-        if leads is not self._wanted:
-            self._wanted = leads
+    def want(self, term: int) -> None:
+        """Have it entered for a term of the lead, and left where it was entered for another; 0: this kernel does not lead."""
+        if term != self._term:
+            self._term = term
             self._tell()
 
     def _tell(self) -> None:
@@ -66,14 +68,17 @@ class _Lead:
 
     async def run(self) -> None:
         """Enter and leave until cancelled, and leave then."""
-        entered = 0
+        term = entered = 0
         async with contextlib.AsyncExitStack() as stack:
             while True:
                 self._changed.clear()
-                if not self._wanted and entered:
-                    entered = 0
-                    await stack.aclose()
-                while self._wanted and entered < len(self._makes):
+                if self._term != term:
+                    try:
+                        await stack.aclose()
+                    except Exception as e:
+                        log.exception("lead_not_left_in_order", error=repr(e))
+                    term, entered = self._term, 0
+                while self._term == term != 0 and entered < len(self._makes):
                     entered += 1
                     try:
                         await stack.enter_async_context(self._makes[entered - 1]())
@@ -97,11 +102,13 @@ class Membership:
         self._host, self._terms, self.lease_s, self.look_s = host, terms, lease_s, look_s
         self.name = ""
         """Name of this run; another one once it was declared gone."""
+        self._names: set[str] = set()
         self.term = 0
         """Term of the lead while this kernel has it, else 0."""
         self.draining = False
         self._image: LivingImage
         self._presence: Presence
+        self._turn: SessionTurn | None = None
         self._silence = Silence(lease_s)
         self._known: list[KernelInfo] = []
         self._facts: dict[str, Any] = {}
@@ -137,9 +144,19 @@ class Membership:
 
     # --- what others register
 
-    def on_look(self, function: Look) -> None:
-        """Call `function(root)` at each look from now on."""
+    def on_look(self, function: Look) -> Callable[[], None]:
+        """Call `function(root)` at each look from now on; return what ends that."""
         self._looks.append(function)
+
+        def end() -> None:
+            if function in self._looks:
+                self._looks.remove(function)
+
+        return end
+
+    def was(self, name: str) -> bool:
+        """Return True for a name that this kernel has, or had before it was declared gone."""
+        return name in self._names
 
     def on_lead(self, make: Led) -> None:
         """Enter what `make` returns when the lead is gained, and leave it when it is lost; in the order of these calls, left in reverse."""
@@ -158,6 +175,8 @@ class Membership:
         :raises KernelRefused: if living kernels have another version, codex, profile or format.
         """
         self._image, self._presence = image, presence_of(image)
+        if (adapter := server.postgres_of(image.db.storage)) is not None:
+            image.committer.turn = self._turn = SessionTurn(adapter, self.lease_s)
         beats: dict[str, int] = {}
         while True:
             try:
@@ -175,6 +194,7 @@ class Membership:
     async def _register(self) -> None:
         uri = shown_uri(self._image.uri)
         self.name = await self._image.system(server.register_kernel, uri, self._host, self._terms)
+        self._names.add(self.name)
         await self._presence.hold(self.name)
         kernels.name_database(self._image.db, self.name)
         self._beaten = time.monotonic()
@@ -210,7 +230,7 @@ class Membership:
     async def resign(self) -> None:
         """Give up the lead for good, once what it entered is left: before the parts end that it uses."""
         self._resigned = True
-        self._lead.want(False)
+        self._lead.want(0)
         await self._lead.settled()
         if self.term:
             self._set_term(0)
@@ -221,10 +241,14 @@ class Membership:
         if self._left or not self.name:
             return
         self._left, self.term = True, 0
+        if self._turn is not None:
+            self._turn.needed = False
         try:
             await self._image.system(kernels.leave, self.name)
         finally:
             await self._presence.release()
+            if self._turn is not None:  # the group of that commit was the last that took a turn
+                await asyncio.to_thread(self._turn.close)
             kernels.name_database(self._image.db, "")
 
     async def drain(self) -> None:
@@ -265,9 +289,11 @@ class Membership:
             tm.begin()
             root = connection.root()
             self._known = kernels.listed(root)
+            if self._turn is not None:
+                self._turn.needed = bool(self.others())
             gone = kernels.is_gone(root, self.name)
             leader, term = kernels.lead_of(root)
-            for look in [] if gone else self._looks:
+            for look in [] if gone else list(self._looks):
                 try:
                     look(root)
                 except Exception as e:
@@ -314,10 +340,10 @@ class Membership:
         await self.describe()
 
     def _set_term(self, term: int) -> None:
-        if bool(term) is not self.leads:
+        if term != self.term:
             log.info("lead_taken" if term else "lead_left", kernel=self.name, term=term or self.term)
         self.term = term
-        self._lead.want(self.leads)
+        self._lead.want(term)
 
 
 class Alone(Membership):
@@ -326,7 +352,7 @@ class Alone(Membership):
     def __init__(self) -> None:
         super().__init__("", KernelTerms("", "", 0), lease_s=1.0, look_s=1.0)
         self.term = 1
-        self._lead.want(True)
+        self._lead.want(self.term)
 
     async def join(self, image: LivingImage) -> None:
         """Do nothing: there are no others."""
@@ -346,7 +372,7 @@ class Alone(Membership):
 
     async def resign(self) -> None:
         """Leave what the lead entered."""
-        self._lead.want(False)
+        self._lead.want(0)
         await self._lead.settled()
 
     async def leave(self) -> None:

@@ -155,8 +155,13 @@ def me(root: Root) -> str:
     return "" if connection is None else _names.get(connection.db(), "")
 
 
+def name_of(db: ZODB.DB) -> str:
+    """Return the name of the kernel that a database belongs to, or the empty name."""
+    return _names.get(db, "")
+
+
 def host_of(name: str) -> str:
-    """Return the name of a kernel's machine; empty for the empty name."""
+    """Return the machine of a kernel, or the name that its user gave it."""
     return name.rpartition(".")[0]
 
 
@@ -276,14 +281,12 @@ def hand_over(root: Root, name: str) -> None:
         lead.kernel = ""
 
 
-def prune(root: Root, keep: frozenset[str]) -> None:
-    """Remove the records of kernels that are gone.
-
-    :param keep: names that pending missions still have in their records.
-    """
+def prune(root: Root, names: tuple[str, ...]) -> None:
+    """Remove the records of kernels that are gone, and that no pending mission has in its record any more."""
     runs = root[KERNELS].runs
-    for name in [name for name, one in runs.items() if one.gone and name not in keep]:
-        del runs[name]
+    for name in names:
+        if name in runs and runs[name].gone:
+            del runs[name]
 
 
 # --- reads
@@ -306,6 +309,17 @@ def listed(root: Root) -> list[KernelInfo]:
     """Return all kernels in the register, in the order of their registration; also those that are gone."""
     held = root.get(KERNELS)
     return [] if held is None else sorted((_info(one, held.lead) for one in held.runs.values()), key=lambda one: one.epoch)
+
+
+def record(root: Root, name: str) -> KernelRecord | None:
+    """Return the record of a kernel; None if there is none."""
+    held = root.get(KERNELS)
+    return None if held is None else held.runs.get(name)
+
+
+def living(root: Root) -> list[KernelRecord]:
+    """Return the records of the kernels that are not gone."""
+    return _living(root.get(KERNELS))
 
 
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:

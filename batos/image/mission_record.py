@@ -144,6 +144,7 @@ def is_question(asked: AskedQuestion, question: str, occurrence: int, grant: boo
 
 _NO_SLOTS = ("folded", "resumed")
 _SLOTS = tuple((one.name, DEFAULTS.get(one.name)) for one in dataclasses.fields(MissionRecord) if one.name not in _NO_SLOTS)
+_NAMES = frozenset(name for name, _ in _SLOTS)
 _JSON = ("schema", "needs", "rating", "undone", "result", "error")  # slots that hold JSON text, or None
 _JSON_LISTS = ("questions", "images")  # likewise; None is the empty list
 
@@ -167,6 +168,18 @@ def describe(mission: UvmObject) -> MissionRecord:
     record = object.__new__(MissionRecord)
     record.__dict__.update(values)
     return record
+
+
+def draft(id: str, brief: str, options: Mapping[str, Any]) -> MissionRecord:
+    """Return a mission that is about to be accepted as plain values; it has no number yet.
+
+    :param options: slots that differ from the prototype's, as `batos.image.ledger.accept` takes them.
+    """
+    values = {name: value for name, value in options.items() if name in _NAMES}
+    for name in (*_JSON, *_JSON_LISTS):
+        if isinstance(text := values.get(name), str):
+            values[name] = json.loads(text)
+    return MissionRecord(**{**values, "id": id, "brief": brief, "accepted": 0.0, "number": 0})
 
 
 def described(line: Line) -> MissionRecord:

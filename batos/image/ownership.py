@@ -13,7 +13,6 @@ from typing import Any
 
 from batos.errors import BatosSignal
 from batos.image import kernels
-from batos.image.mission_index import FINAL
 from batos.objects import Root
 
 
@@ -49,7 +48,7 @@ def claim(root: Root, mission: Any) -> bool:
     """
     if not (me := kernels.me(root)):
         return False
-    if mission.state in FINAL or not free(root, mission):
+    if mission.finished is not None or not free(root, mission):
         raise Overtaken(mission.id, owner_of(mission), me)
     owner = owner_of(mission)
     if owner != me:
@@ -62,11 +61,24 @@ def own(root: Root, mission: Any) -> None:
 
     :raises Overtaken: if it is not.
     """
-    if not (me := kernels.me(root)):
-        return
-    if (owner := owner_of(mission)) != me:
+    require_own(root, mission)
+    if kernels.me(root):
+        depend_on(mission)
+
+
+def require_own(root: Root, mission: Any) -> None:
+    """Make sure that a mission is this kernel's, in a transaction that writes its record.
+
+    :raises Overtaken: if it is not.
+    """
+    if (me := kernels.me(root)) and (owner := owner_of(mission)) != me:
         raise Overtaken(mission.id, owner, me)
-    depend_on(mission)
+
+
+def is_own(root: Root, mission: Any) -> bool:
+    """Return True if a mission is this kernel's."""
+    me = kernels.me(root)
+    return not me or owner_of(mission) == me
 
 
 def require_free(root: Root, mission: Any) -> None:
@@ -74,8 +86,11 @@ def require_free(root: Root, mission: Any) -> None:
 
     :raises Overtaken: if it is another's.
     """
-    if (me := kernels.me(root)) and not free(root, mission):
+    if not (me := kernels.me(root)):
+        return
+    if not free(root, mission):
         raise Overtaken(mission.id, owner_of(mission), me)
+    depend_on(mission)
 
 
 def give_back(root: Root, mission: Any) -> None:
@@ -93,7 +108,7 @@ def still_own(root: Root, id: str) -> None:
     if not (me := kernels.me(root)):
         return
     mission = root["ledger"].missions.get(id)
-    if mission is not None and (mission.state in FINAL or owner_of(mission) != me):
+    if mission is not None and (mission.finished is not None or owner_of(mission) != me):
         raise Overtaken(id, owner_of(mission), me)
 
 

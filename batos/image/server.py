@@ -138,6 +138,16 @@ def bound_sessions(storage: Any, idle_s: float = IDLE_S) -> None:
     adapter.connmanager.add_on_store_opened(bound)
 
 
+def share_storage(storage: Any, lease_s: float) -> None:
+    """Prepare a storage, before a database is opened on it, for several kernels.
+
+    :param lease_s: seconds after which PostgreSQL ends a session that stands still in the middle of a commit.
+    """
+    bound_sessions(storage, lease_s)
+    if hasattr(storage, "server_sync"):  # of ZEO: who was told of a commit at one kernel finds it at another
+        storage.server_sync, storage.sync = True, storage.ping
+
+
 def postgres_of(storage: Any) -> Any:
     """Return RelStorage's adapter for PostgreSQL; None for another storage."""
     adapter = getattr(base_of(storage), "_adapter", None)
@@ -211,7 +221,6 @@ def use_together(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], None]
     if (adapter := postgres_of(db.storage)) is not None:
         return _SessionLock(adapter, uri, on_lost, shared=True)
     if is_served(db):
-        base_of(db.storage).server_sync = True  # who was told of a commit at one kernel finds it at another
         return _SharedRecord(db, uri)
     raise ImageLocked(f"the image {uri} is a file, which one daemon opens at a time; `image.kernels = many` needs postgres:// or zeo://")
 

@@ -309,7 +309,8 @@ class Ingest:
     # --- the work
 
     async def run(self) -> None:
-        """Read the queued files, and files that are queued later, until cancelled."""
+        """Read the queued files, and files that are queued later, until cancelled. It may be run again then."""
+        self._stopping = False
         try:
             await self._go_on()
         finally:
