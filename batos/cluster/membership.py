@@ -133,6 +133,11 @@ class Membership:
         """Return the other kernels that are not gone, as of the last look."""
         return [one for one in self._known if one.name != self.name and not one.gone]
 
+    def alive(self) -> list[KernelInfo]:
+        """Return the other kernels that have given a sign of life since this one looks: what is only left in the register of a copied
+        image never does."""
+        return [one for one in self.others() if one.name in self._silence.heard]
+
     def everyone(self) -> list[KernelInfo]:
         """Return all kernels in the register as of the last look; also this one, and those that are gone."""
         return list(self._known)

@@ -166,7 +166,7 @@ class _Original:
                 raise ImageError(f"{shown_uri(uri)} holds no image of BAT OS; name one with --from")
             if path is None:
                 server.refuse_used(root, shown_uri(uri))
-            self.known = identity.identity_of(root)
+            self.known, self._epochs = identity.identity_of(root), identity.epochs(root)
             self.pending = len(ledger.unfinished(root))
             self.pictures = root["ledger"].pictures is not None
         self.until = self.storage.lastTransaction()
@@ -176,7 +176,7 @@ class _Original:
         """Return why the image may not act, and so its copy may not either; empty if it may."""
         if self.file is None or identity.is_handed_over(self.file, copy):
             return ""
-        return identity.why_suspended(self.known, identity.read_file(self.file), self.file)
+        return identity.why_suspended(self._epochs, identity.read_file(self.file), self.file)
 
     def check_unchanged(self) -> None:
         """Refuse a copy of an image that was written to meanwhile: a daemon of ZEO, say, which no lock keeps off."""

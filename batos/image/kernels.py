@@ -72,6 +72,14 @@ class KernelInfo:
     draining: bool
     """True if it takes up no mission any more."""
     leads: bool
+    acts: bool = False
+    """True if missions act outside from its machine (`batos.image.identity`)."""
+    unfit: tuple[str, ...] = ()
+    """Why it takes up no missions now, in words; empty if it does."""
+    loaded: tuple[str, ...] = ()
+    """Names of the files of weights in the memory of its Ollamas."""
+    abilities: tuple[str, ...] = ()
+    """Abilities that all its models have, as `batos.bridge.capabilities.Needs` says it in words."""
 
     @property
     def host(self) -> str:
@@ -93,6 +101,10 @@ class KernelRecord(Persistent):
     """Number that rises while it lives, where the image itself is what tells of its life."""
     gone = ""
     draining = False
+    acts = False
+    unfit: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
 
     def __init__(self, name: str, terms: KernelTerms) -> None:
         self.name, self.codex, self.version, self.format = name, terms.codex, terms.version, terms.format
@@ -194,7 +206,8 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
 
 
 def describe(root: Root, name: str, **facts: Any) -> None:
-    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`. One that is gone stays as it is.
+    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`, `acts`, `unfit`, `abilities`, `loaded`. One
+    that is gone stays as it is.
 
     :raises KernelRefused: for a profile that other kernels do not have.
     """
@@ -312,7 +325,7 @@ def living(root: Root) -> list[KernelRecord]:
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:
     models = tuple(ModelContent(*model) for model in one.models)
     facts = (one.endpoint, one.doors, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
-    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name)
+    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.acts, one.unfit, one.loaded, one.abilities)
 
 
 def _living(held: Kernels | None) -> list[KernelRecord]:

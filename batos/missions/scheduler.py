@@ -41,6 +41,7 @@ from batos.missions.held_missions import HeldMissions, RestingMissions, held_sta
 from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
 from batos.missions.sweep import MissionSweep
 from batos.objects import Root
+from batos.tools.machines import NeedMachine
 
 log = structlog.get_logger("batos.mind")
 
@@ -198,7 +199,7 @@ class Scheduler:
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         if begin and self._image.kernel:
-            begin = not self._membership.draining and self.sweep.may_claim(draft(id, brief, options))
+            begin = not self._membership.draining and self.sweep.begins(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
@@ -211,7 +212,7 @@ class Scheduler:
                 log.bind().info("accepted", mission=id, origin=record.origin)
                 if begin:
                     await self._start_at_once(record)
-                else:
+                elif self.sweep.begins(record):
                     self._push(record)
             return new, record
         finally:
@@ -271,7 +272,7 @@ class Scheduler:
             self._quiet.set()
 
     def _push(self, record: MissionRecord) -> None:
-        if self._image.kernel and not self.sweep.may_claim(record):
+        if self._image.kernel and not self.sweep.may_take(record):
             return  # another kernel finds it
         self._deadlines.begin(record)
         if not self._held.holds(record):
@@ -288,7 +289,9 @@ class Scheduler:
     def _dispatch(self) -> None:
         self.resting.come_back()
         while self._places() > 0 and self.queue and not self._stopping and not self._membership.draining:
-            self._start(self.queue.pop(), counted=False)
+            entry = self.queue.pop()
+            if self.sweep.may_take(entry.record):
+                self._start(entry, counted=False)
 
     # --- being thought
 
@@ -349,6 +352,10 @@ class Scheduler:
             except NeedAnswer as need:
                 await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
+                self._interrupted(run)
+            except NeedMachine as there:
+                await self._endings.recorded(id, ledger.hand_over, id, there.connection, run.ended)
+                log.info("mission_handed_over", mission=id, to=there.machine, connection=there.connection)
                 self._interrupted(run)
         except asyncio.CancelledError:
             if id in self._overtaken:
@@ -471,8 +478,15 @@ class Scheduler:
             return {**facts, **({"progress": progress} if (progress := attempt.tools.progress) else {})}
         if (held := self._held.live(id)) is not None:
             return {"running": False, **held}
-        place = self.queue.place(id)
-        return {"running": False} if place is None else {"running": False, "place": place}
+        if (place := self.queue.place(id)) is not None:
+            return {"running": False, "place": place}
+        why = self.why_waits(id) if self._image.kernel else ""
+        return {"running": False, **({"waits": why} if why else {})}
+
+    def why_waits(self, id: str) -> str:
+        """Return why no kernel takes up a mission that waits, in words; "" if one may."""
+        record: MissionRecord = self._image.read(ledger.record_of, id)
+        return "" if record.is_final or record.kernel else self.sweep.hindrance(record)
 
     def state(self, id: str) -> str | None:
         """Return the state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back; else

@@ -105,8 +105,8 @@ async def test_missions_of_a_restored_image_go_on_and_act_when_their_user_says_s
         inference.release()
     (tmp_path / "image.epoch").unlink()  # as the page says: what the original did since is not known to the restored one
     async with mind(tmp_path, inference, image=restored) as kernel:
-        known = kernel.image.read(identity.identity_of)
-        assert "is a copy, or was moved without image.epoch" in identity.why_suspended(known, "", tmp_path / "image.epoch")
+        of = kernel.image.read(identity.epochs)
+        assert "is a copy, or was moved without image.epoch" in identity.why_suspended(of, "", tmp_path / "image.epoch")
         async with asyncio.timeout(WAIT_S):
             while kernel.image.read(ledger.unfinished):
                 await asyncio.sleep(0.01)
