@@ -285,6 +285,7 @@ def _is_at_home(beside: EpochFile, file: pathlib.Path) -> bool:
 def _write(file: pathlib.Path, content: EpochFile) -> None:
     """Write the file atomically, with the inode that it then has."""
     part = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    private_files.make(file.parent)  # of an image on a server nothing has made it yet
     try:
         with private_files.create(part) as handle:
             about = os.fstat(handle.fileno())

@@ -2,7 +2,8 @@
 
     python shop.py [--port 8090] [--host 127.0.0.1] [--seconds 10] [--book orders.txt]
 
-`POST /order` with a JSON object takes `--seconds`, then writes one line into the book. `GET /orders` lists them. Standard library only.
+`POST /order` with a JSON object takes `--seconds`, then writes one line into the book. `GET /orders` lists what was sold, `GET /asked` what
+was asked for. Standard library only.
 """
 
 import argparse
@@ -20,13 +21,15 @@ parser.add_argument("--book", type=Path, default=Path("orders.txt"))
 asked = parser.parse_args()
 keys: dict[str, threading.Event] = {}
 one = threading.Lock()
+orders: list[object] = []
 
 
 class Shop(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.answer([json.loads(line) for line in asked.book.read_text().splitlines()] if asked.book.exists() else [])
+        sold = [json.loads(line) for line in asked.book.read_text().splitlines()] if asked.book.exists() else []
+        self.answer(orders if self.path == "/asked" else sold)
 
     def do_POST(self) -> None:
         order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -34,6 +37,7 @@ class Shop(BaseHTTPRequestHandler):
         with one:
             first = key not in keys
             done = keys.setdefault(key, threading.Event())
+            orders.append(order)
         print(f"{'asked for' if first else 'asked again for'} {order} {key}", flush=True)
         if first:
             time.sleep(asked.seconds)

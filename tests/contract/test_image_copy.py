@@ -42,7 +42,6 @@ def put(root: Any, n: int) -> None:
 
 async def made(uri: str, data: Path, picture: bytes = b"") -> None:
     """An image with some history, which may act from a data folder."""
-    data.mkdir(exist_ok=True)
     image = await LivingImage.open(uri)
     assert not (await identity.begin(image, identity.epoch_path(uri, data))).suspended
     for n in range(CHANGES):

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,17 @@ _numbers = itertools.count()
 class Postgres:
     """A PostgreSQL on a port of its own of loopback."""
 
-    def __init__(self, programs: Path, folder: Path, of: Postgres | None = None) -> None:
+    def __init__(
+        self, programs: Path, folder: Path, of: Postgres | None = None, within: Sequence[str] = (), host: str = "127.0.0.1"
+    ) -> None:
         """
         :param of: where it is a copy of another, made by `pg_basebackup` while that one runs.
+        :param within: what runs its programs, such as `ip netns exec NAME`.
+        :param host: the address that it listens at.
         """
+        self._within, self._host = within, host
         self._programs, self.folder, self._data, self._log = programs, folder, folder / "data", folder / "log"
-        self._who: dict[str, int] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+        self._who: dict[str, int] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 and not within else {}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -39,20 +44,22 @@ class Postgres:
             self.start()
             return
         self._run("initdb", "-D", str(self._data), "-U", "batos", "-A", "trust", "-N", "-E", "UTF8", "--no-locale")
+        with (self._data / "pg_hba.conf").open("a") as who:
+            who.write(f"host all all {host}/24 trust\n")
         self.start()
 
     def _run(self, program: str, *words: str) -> None:
-        command = [str(self._programs / program), *words]
+        command = [*self._within, str(self._programs / program), *words]
         with self._log.open("ab") as log:
             subprocess.run(command, stdout=log, stderr=log, cwd="/", timeout=100, check=True, **self._who)  # type: ignore[call-overload]
 
     def run(self, program: str, *words: str) -> None:
         """Run a client program of PostgreSQL with this server."""
-        self._run(program, "-h", "127.0.0.1", "-p", str(self.port), "-U", "batos", *words)
+        self._run(program, "-h", self._host, "-p", str(self.port), "-U", "batos", *words)
 
     def start(self) -> None:
         """Start it, and return when it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        options = f"-p {self.port} -c listen_addresses={self._host} -c unix_socket_directories='' -c fsync=off"
         self._run("pg_ctl", "-D", str(self._data), "-o", options, "-w", "start")
 
     def stop(self, how: str = "fast") -> None:
@@ -80,7 +87,7 @@ class Postgres:
 
     def address(self, name: str) -> str:
         """The address of the image in a database."""
-        return f"postgres://batos@127.0.0.1:{self.port}/{name}?keep_history=1"
+        return f"postgres://batos@{self._host}:{self.port}/{name}?keep_history=1"
 
 
 class Zeo:
