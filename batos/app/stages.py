@@ -34,6 +34,7 @@ from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.draining import Drain
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
@@ -347,6 +348,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = MemoryRuntime(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only, at_once=False)
+        storage.membership.on_look(recollection.look)
         if not storage.lead.is_alone:
             life.push_async_callback(recollection.curator.stop)  # each kernel counts what is read there
         await storage.lead.add(life, recollection.work)
@@ -456,6 +458,7 @@ class StartedStages:
     memory: MemoryStage
     tools: ToolStage
     missions: MissionStage
+    drain: Drain
     begun: float
     """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
@@ -618,5 +621,6 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         if not storage.lead.is_alone:
             storage.membership.on_lead(storage.lead.led)
             storage.membership.on_look(storage.lead.look)
-            life.push_async_callback(storage.membership.resign)
+            life.push_async_callback(facts.drain.leave)
+        life.push_async_callback(facts.drain.stop)
         yield

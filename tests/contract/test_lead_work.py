@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections import Counter
@@ -27,6 +28,14 @@ from tests.support.notices import world
 from tests.support.servers import Postgres, postgres  # noqa: F401
 
 HOUR = 3600.0
+
+
+class Slow(FakeInference):
+    """A model that takes its time."""
+
+    async def chat(self, request: Any, **more: Any) -> Any:
+        await asyncio.sleep(0.05)
+        return await super().chat(request, **more)
 
 
 @contextlib.asynccontextmanager
@@ -188,3 +197,42 @@ async def test_files_and_folders_are_those_of_the_machine_that_took_them_in(post
             assert sources(other) == {str(folder / "boats.md"): 1}
             await other.image.system(queue_files, ["/data/x"], 10)
             assert (other.image.read(next_file), one.image.read(next_file)) == (("/data/x", 0), (None, 0))
+
+
+async def test_a_rolling_restart_under_load_costs_no_attempt_and_no_inference(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
+    inference, uri, enough = Slow(), postgres.image(), asyncio.Event()
+    serving, given = list[Kernel](), list[str]()
+
+    async def serve(name: str, stack: contextlib.AsyncExitStack) -> Kernel:
+        kernel = await stack.enter_async_context(daemon(uri, tmp_path / name, inference, shutdown_s=20))
+        serving.append(kernel)
+        return kernel
+
+    async def load() -> None:
+        while not enough.is_set():
+            n = len(given)
+            await serving[n % len(serving)].scheduler.submit(f"m{n}", f"What is in garden {n}?", {})
+            given.append(f"m{n}")
+
+    async with contextlib.AsyncExitStack() as rest:
+        stacks = {name: await rest.enter_async_context(contextlib.AsyncExitStack()) for name in "abc"}
+        kernels = {name: await serve(name, stack) for name, stack in stacks.items()}
+        loading = asyncio.create_task(load())
+        for name, kernel in kernels.items():
+            reached = len(given) + 10
+            await until(lambda reached=reached: len(given) >= reached, "load")
+            kernel.drain()
+            await kernel.ended()
+            serving.remove(kernel)
+            await stacks[name].aclose()
+            kernels[name] = await serve(name, stacks[name])
+        enough.set()
+        await loading  # nothing was refused
+        one = kernels["a"]
+        await until(lambda: not one.image.read(lambda root: len(ledger.ledger_of(root).pending)), "the end of all missions")
+        missions = one.image.read(lambda root: [ledger.describe(found) for found in ledger.ledger_of(root).missions.values()])
+        assert {record.id for record in missions} >= set(given)
+        assert [record for record in missions if (record.state, record.attempts) != ("COMPLETE", 1)] == []
+        asked = Counter((request.model, request.user) for request in inference.asked)
+        assert max(asked.values()) == 1, "paid twice"
+        assert len({record.kernel for record in missions}) >= 3

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,13 @@ def _missing(what: str) -> None:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL of the tests' own."""
+    with postgres_server() as server:
+        yield server
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """A PostgreSQL for the block."""
     where, folder = programs(), folder_of_server()
     server = Postgres(where, folder)
     try:
@@ -161,6 +169,13 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def zeo() -> Iterator[Zeo]:
     """A ZEO server of the tests' own."""
+    with zeo_server() as server:
+        yield server
+
+
+@contextmanager
+def zeo_server() -> Iterator[Zeo]:
+    """A ZEO server for the block."""
     _needs("ZEO")
     folder = Path(tempfile.mkdtemp(prefix="batos-zeo-"))  # short: the path of a socket has a limit
     server = Zeo(folder)
