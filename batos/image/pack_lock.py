@@ -7,7 +7,7 @@ for a pack at another, and a pack for it.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import ZODB
 
@@ -19,44 +19,41 @@ PACK_LOCK = int.from_bytes(b"batpack\0", "big")
 _LOOK_S = 0.2  # between two tries
 
 
-class PackLock:
+class PackLock(asyncio.Lock):
     """Lock of an image, taken by `async with`."""
 
     def __init__(self, db: ZODB.DB) -> None:
-        self._here = asyncio.Lock()
+        super().__init__()
         self._adapter = server.postgres_of(db.storage)
         self._session: Any = None
 
-    async def __aenter__(self) -> None:
+    async def acquire(self) -> Literal[True]:
         """Wait for the lock.
 
         :raises ImageAway: if the server cannot be reached.
         """
-        await self._here.acquire()
+        await super().acquire()
         if self._adapter is None:
-            return
+            return True
         try:
             self._session = await in_helper(server.open_session, self._adapter, "pack or undo")
             while True:
                 if await in_helper(self._try):
-                    return
+                    return True
                 await asyncio.sleep(_LOOK_S)
         except BaseException as e:
-            self._leave()
+            self.release()
             away = server.away_error(e)
             raise (e if away is None else away) from None
 
-    async def __aexit__(self, *why: object) -> None:
+    def release(self) -> None:
         """Let others have the lock."""
-        self._leave()
+        session, self._session = self._session, None
+        super().release()
+        if session is not None:
+            session.close()  # and the lock with it
 
     def _try(self) -> bool:
         with self._session.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_lock(%s)", (PACK_LOCK,))
             return bool(cursor.fetchone()[0])
-
-    def _leave(self) -> None:
-        session, self._session = self._session, None
-        self._here.release()
-        if session is not None:
-            session.close()  # and the lock with it

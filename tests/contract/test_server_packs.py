@@ -115,14 +115,14 @@ async def test_an_undo_at_another_kernel_waits_for_it(postgres: Postgres, image:
     """Their two locks are one: `PackLock` of one database and of another."""
     other = open_database(image.uri, cache_size=400, pool_size=7)
     theirs = PackLock(other)
-    await theirs.__aenter__()
+    await theirs.acquire()
     packed = asyncio.create_task(keeper(image, tmp_path).pack())
     query = "select count(*) from pg_stat_activity where application_name like '%pack or undo'"
     async with asyncio.timeout(WAIT_S):
         while postgres.ask(query) != [(2,)]:
             await asyncio.sleep(0.01)
     assert not packed.done()
-    await theirs.__aexit__()
+    theirs.release()
     async with asyncio.timeout(WAIT_S):
         await packed
         async with theirs:
