@@ -164,11 +164,11 @@ class _Original:
             check_format(root, uri)
             if root.get("lobby") is None or root.get("ledger") is None:
                 raise ImageError(f"{shown_uri(uri)} holds no image of BAT OS; name one with --from")
-            if path is None:
-                server.refuse_used(root, shown_uri(uri))
             self.known, self._epochs = identity.identity_of(root), identity.epochs(root)
             self.pending = len(ledger.unfinished(root))
             self.pictures = root["ledger"].pictures is not None
+        if path is None:
+            server.refuse_used(db, shown_uri(uri))
         self.until = self.storage.lastTransaction()
         self.file = identity.epoch_path(uri, data)
 

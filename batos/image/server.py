@@ -235,13 +235,24 @@ def lock_session(storage: Any, uri: str, on_lost: Callable[[BaseException], None
     return None if adapter is None else _SessionLock(adapter, uri, on_lost)
 
 
-def refuse_used(root: Root, uri: str) -> None:
+def refuse_used(db: ZODB.DB, uri: str) -> None:
     """Refuse an image whose records name a daemon that uses it; write nothing. It blocks for up to `LEASE_S` where that one may be on
     another machine, and shows no life.
 
     :raises ImageLocked: names the daemon.
     """
-    began, found = time.monotonic(), _user(root)
+
+    def user() -> _Holder | None:
+        tm = TransactionManager(explicit=True)
+        connection = db.open(transaction_manager=tm)
+        try:
+            tm.begin()
+            return _user(connection.root())
+        finally:
+            tm.abort()
+            connection.close()
+
+    began, found = time.monotonic(), user()
     silent = found and found[2]
     while found is not None:
         holder, alive, mark = found
@@ -250,8 +261,7 @@ def refuse_used(root: Root, uri: str) -> None:
         if time.monotonic() - began >= LEASE_S:
             return
         time.sleep(_LOOK_S / 2)
-        root._p_jar.sync()
-        found = _user(root)
+        found = user()
 
 
 def register_kernel(root: Root, uri: str, host: str, terms: KernelTerms) -> str:

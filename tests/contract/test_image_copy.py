@@ -21,6 +21,7 @@ from batos.image import blobs, identity, ledger
 from batos.image.image_copy import CopyFacts, CopyProgress, copy_image
 from batos.image.living_image import LivingImage
 from batos.image.storage import open_database
+from tests.support.kernels import kernel
 from tests.support.missions import FakeInference, mind, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
@@ -312,6 +313,18 @@ async def test_an_image_in_use_is_not_copied(at: Postgres | Zeo, tmp_path: Path)
         with pytest.raises(ImageLocked, match="stop that daemon"):
             copy_image(uri, target, tmp_path)
         await image.close()
+
+
+async def test_an_image_that_kernels_serve_together_is_not_copied_and_not_copied_to(at: Postgres | Zeo, tmp_path: Path) -> None:
+    server = at.image()
+    async with kernel(server):
+        with pytest.raises(ImageLocked, match="in use by"):
+            await asyncio.to_thread(copy_image, server, file(tmp_path), tmp_path)
+        assert not path(file(tmp_path)).exists()
+        await made(file(tmp_path), tmp_path)
+        with pytest.raises(ImageError, match=r"in use by|holds an image already"):
+            await asyncio.to_thread(copy_image, file(tmp_path), server, tmp_path)
+    assert copy_image(server, file(tmp_path, "copy"), tmp_path).records > 0, "once they have left"
 
 
 async def test_an_image_that_is_written_to_meanwhile_is_told(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
