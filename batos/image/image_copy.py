@@ -156,7 +156,8 @@ class _Original:
             copy_mark.refuse_unfinished(self.storage, shown_uri(uri))
         if _is_empty(self.storage):
             raise ImageError(f"there is no image at {path or shown_uri(uri)}; name one with --from")
-        if (use := server.lock_session(self.storage, shown_uri(uri), _lost)) is not None:
+        use = server.lock_session(self.storage, shown_uri(uri), _lost)
+        if use is not None:
             stack.callback(use.release)
         db = ZODB.DB(self.storage, cache_size=400)
         stack.callback(db.close)
@@ -167,7 +168,7 @@ class _Original:
             self.known, self._epochs = identity.identity_of(root), identity.epochs(root)
             self.pending = len(ledger.unfinished(root))
             self.pictures = root["ledger"].pictures is not None
-        if path is None:
+        if path is None and use is None:
             server.refuse_used(db, shown_uri(uri))
         self.until = self.storage.lastTransaction()
         self.file = identity.epoch_path(uri, data)

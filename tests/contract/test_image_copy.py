@@ -21,7 +21,7 @@ from batos.image import blobs, identity, ledger
 from batos.image.image_copy import CopyFacts, CopyProgress, copy_image
 from batos.image.living_image import LivingImage
 from batos.image.storage import open_database
-from tests.support.kernels import kernel
+from tests.support.kernels import daemon, kernel
 from tests.support.missions import FakeInference, mind, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
@@ -159,6 +159,32 @@ async def test_pending_missions_go_on_at_the_copy_which_may_act(postgres: Postgr
         assert kernel.image.read(lambda root: {ledger.record_of(root, f"m{n}").state for n in range(3)}) == {"COMPLETE"}
     assert await why_suspended(server, tmp_path) == ""
     assert "an original of which a copy goes on at postgres://" in await why_suspended(source, tmp_path)
+
+
+async def test_missions_of_kernels_that_were_killed_go_on_at_a_copy_for_one_daemon(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
+    server, back, inference = postgres.image(), file(tmp_path, "back"), FakeInference()
+    inference.hold()
+    async with daemon(tmp_path, server, inference) as of_many:
+        await submit(of_many, "m1", depth="direct")
+        await inference.came(1)
+        owner = of_many.image.kernel
+
+    def killed_in_the_middle(root: Any) -> None:
+        ledger.mission_of(root, "m1").kernel = owner
+        root["kernels"].runs[owner].gone = ""
+
+    db = open_database(server, cache_size=400, pool_size=7)
+    with db.transaction() as connection:
+        killed_in_the_middle(connection.root())
+    db.close()
+    assert copy_image(server, back, tmp_path / "k").pending == 1
+    inference.release()
+    async with mind(tmp_path / "k", inference, image=back) as kernel_alone:
+        async with asyncio.timeout(WAIT_S):
+            while kernel_alone.image.read(ledger.unfinished):
+                await asyncio.sleep(0.01)
+        assert kernel_alone.image.read(lambda root: ledger.record_of(root, "m1").state) == "COMPLETE"
+    assert await why_suspended(back, tmp_path / "k") == ""
 
 
 # --- who may act
