@@ -143,7 +143,7 @@ async def test_a_server_without_history_gets_the_present(postgres: Postgres, tmp
 
 async def test_pending_missions_go_on_at_the_copy_which_may_act(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
     server, inference = postgres.image(), FakeInference()
-    async with mind(tmp_path, inference) as kernel:
+    async with mind(tmp_path, inference, shutdown_s=0.1) as kernel:
         inference.hold()
         for n in range(3):
             await submit(kernel, f"m{n}", depth="direct")

@@ -96,7 +96,7 @@ async def test_missions_of_a_restored_image_go_on_and_act_when_their_user_says_s
     how: Any,
 ) -> None:
     uri, inference = postgres.image(), FakeInference()
-    async with mind(tmp_path, inference, image=uri) as kernel:
+    async with mind(tmp_path, inference, image=uri, shutdown_s=0.1) as kernel:
         inference.hold()
         for n in range(2):
             await submit(kernel, f"m{n}", depth="direct")
