@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -19,6 +20,7 @@ from batos.image.kernels import KernelInfo
 from batos.image.living_image import LivingImage
 
 log = structlog.get_logger("batos.cluster")
+T = TypeVar("T")
 
 _LOCKS = int.from_bytes(b"batk", "big")
 """First half of the numbers of the kernels' advisory locks; the second is the epoch."""
@@ -136,20 +138,24 @@ class SessionPresence:
         """
         self._adapter, self._name = adapter, ""
         self._session: Any = None
+        self._thread = ThreadPoolExecutor(1, "presence")  # its own: whatever else waits for a thread, signs of life do not
 
     async def hold(self, name: str) -> None:
         """See `Presence`."""
-        await asyncio.to_thread(self._hold, name)
+        await self._in_thread(self._hold, name)
 
     async def survey(self, others: Iterable[KernelInfo], *, beat: bool) -> dict[str, Sign] | None:
         """See `Presence`."""
-        return await asyncio.to_thread(self._survey, [one.name for one in others], beat)
+        return await self._in_thread(self._survey, [one.name for one in others], beat)
 
     async def release(self) -> None:
         """See `Presence`."""
-        await asyncio.to_thread(self._close)
+        await self._in_thread(self._close)
 
-    # --- in a thread
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+    # --- in its thread
 
     def _hold(self, name: str) -> None:
         former, self._name = self._name, name
