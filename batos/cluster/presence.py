@@ -151,6 +151,7 @@ class SessionPresence:
     async def release(self) -> None:
         """See `Presence`."""
         await self._in_thread(self._close)
+        self._thread.shutdown(wait=False)
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)

@@ -28,7 +28,7 @@ from batos.objects import Root
 log = structlog.get_logger("batos.mind")
 
 LOOKED_AT = 200
-"""Missions whose records one look reads at most, which may come from the server one by one; the others have their turn at the next looks."""
+"""Missions whose records one look reads at most, which may come from the server one by one; the others have their turn later."""
 IN_TURN, FEW = 40, 1000
 """Missions that one look reads in turn where more than `FEW` are pending: their records are not all in the connection's cache."""
 GONE_KEPT = 8
