@@ -7,8 +7,8 @@ Real daemons (`batos run`), each with a scripted Ollama of its own, on a Postgre
 them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time. Then the
 image is read: each acknowledged mission must be COMPLETE, once by its history, and once in memory, its journal must have each inference
 once, and no model may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner
-and the sending. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions. The exit code is 1 where a
-promise is broken. The last line is JSON.
+and the sending. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions. The exit code
+is 1 where a promise is broken. The last line is JSON.
 """
 
 from __future__ import annotations
