@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
-
 from batos.api.dispatcher import handles
 from batos.api.relay import KernelPlace
 from batos.cluster.membership import Membership
@@ -16,7 +14,6 @@ from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
-log = structlog.get_logger("batos.cluster")
 
 
 def places_of(others: list[KernelInfo]) -> dict[str, KernelPlace]:
@@ -28,21 +25,24 @@ class KernelRequests:
     """Handlers of the requests about kernels."""
 
     def __init__(
-        self, membership: Membership, owners: Callable[[], Mapping[str, str]], unreached: Callable[[], Mapping[str, str]] = dict
+        self,
+        membership: Membership,
+        drain: Callable[[], int],
+        owners: Callable[[], Mapping[str, str]],
+        unreached: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """
+        :param drain: begins to drain this daemon, which stops by itself then; returns the number of missions under way.
         :param owners: returns the kernels that think missions through, by mission.
         :param unreached: returns why kernels cannot be reached from here, by name.
         """
-        self._membership, self._owners, self._unreached = membership, owners, unreached
+        self._membership, self._drain, self._owners, self._unreached = membership, drain, owners, unreached
 
     @handles(schemas.KernelsRequest)
     async def kernels(self, request: schemas.KernelsRequest, client: Recipient) -> Reply:
-        """List the kernels; let this one take up no missions any more, if that is asked for."""
-        if request.drain:
-            await self._membership.drain()
-            log.info("drained", kernel=self._membership.name)
-        return {"type": "kernels", **self.describe()}
+        """List the kernels; begin to drain this one, if that is asked for."""
+        begun = {"draining": True, "under_way": self._drain()} if request.drain else {}
+        return {"type": "kernels", **self.describe(), **begun}
 
     def describe(self) -> Reply:
         """Return the name of this kernel, and the facts about all, in the order of their registration. Where a daemon has the image to

@@ -15,6 +15,7 @@ from typing import Any
 
 from batos.api.kernels import KernelRequests, places_of
 from batos.api.relay import Relay
+from batos.app.draining import Drain
 from batos.cluster.membership import Alone, Membership
 from batos.config import Settings
 from batos.image.mission_record import MissionRecord
@@ -31,14 +32,14 @@ Facts = dict[str, Any]
 class OtherKernels:
     """The other kernels, as this daemon hears of them. All methods are called on the loop's thread."""
 
-    def __init__(self, membership: Membership, events: Events, scheduler: Scheduler, settings: Settings) -> None:
+    def __init__(self, membership: Membership, events: Events, scheduler: Scheduler, settings: Settings, drain: Drain) -> None:
         self._membership = membership
         self._listener: Listener | None = None
         self._relay = Relay(events, settings)
         self._news: MissionNews | None = None
         if not isinstance(membership, Alone):
             self._news = MissionNews(events, scheduler.tells_of, self._relay.comes_live, scheduler.was_written)
-        self.requests = KernelRequests(membership, self.owners, lambda: self._relay.unreached)
+        self.requests = KernelRequests(membership, drain.begin, self.owners, lambda: self._relay.unreached)
 
     @contextlib.asynccontextmanager
     async def heard(self, listener: Listener | None, doors: str) -> AsyncIterator[None]:

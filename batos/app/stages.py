@@ -35,6 +35,7 @@ from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.draining import Drain
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
@@ -48,6 +49,7 @@ from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
+from batos.cluster.leader import Leader
 from batos.cluster.membership import Alone, Membership
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
@@ -346,6 +348,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = MemoryRuntime(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only, at_once=False)
+        storage.membership.on_look(recollection.look)
         if not storage.lead.is_alone:
             life.push_async_callback(recollection.curator.stop)  # each kernel counts what is read there
         await storage.lead.add(life, recollection.work)
@@ -448,6 +451,7 @@ class StartedStages:
     memory: MemoryStage
     tools: ToolStage
     missions: MissionStage
+    drain: Drain
     begun: float
     """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
@@ -517,8 +521,8 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
     async with Lifetime() as life:
-        uploads = Uploads(image, settings)
-        others = OtherKernels(storage.membership, storage.events, scheduler, settings)
+        uploads, leader = Uploads(image, settings), Leader(storage.membership)
+        others = OtherKernels(storage.membership, storage.events, scheduler, settings, facts.drain)
         facts.others = others
         accepting = MissionRequests(
             image,
@@ -531,8 +535,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             elsewhere=others.live,
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
-        watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
-        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
+        watched = FolderRequests(
+            image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
+        )
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -542,7 +548,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 ReplayRequests(work.replays),
                 QueryRequests(Queries(image.db, image.snapshot, accepting.state_of, models.loop.assessed)),
                 uploads,
-                MemoryRequests(mind.memory),
+                MemoryRequests(mind.memory, leader),
                 personas,
                 ModelRequests(substrate.models),
                 FactRequests(facts.info, models.metrics.told),
@@ -611,6 +617,10 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         for requests in (transport.notices, transport.schedules, transport.folders):
             await led.enter_async_context(requests.running())
 
+    def look_at_appointments(root: Root) -> None:
+        for requests in (transport.notices, transport.schedules, transport.folders):
+            requests.look(root)
+
     async with Lifetime() as life:
         await storage.lead.add(life, look_after_memory)
         # Stop the scheduler before the listener, so that the last results still leave.
@@ -621,8 +631,10 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await storage.lead.add(life, keep_appointments)
+        await storage.lead.add(life, keep_appointments, look_at_appointments)
         if not storage.lead.is_alone:
             storage.membership.on_lead(storage.lead.led)
-            life.push_async_callback(storage.membership.resign)
+            storage.membership.on_look(storage.lead.look)
+            life.push_async_callback(facts.drain.leave)
+        life.push_async_callback(facts.drain.stop)
         yield

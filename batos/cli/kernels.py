@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.client import ask
@@ -14,16 +12,10 @@ _STYLES = {"leads": "green", "gone": "red", "unfit": "yellow", "drains": "yellow
 
 
 @app.command()
-def kernels(
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Let the kernel that is asked take up no missions any more, before it is stopped.")
-    ] = False,
-    connect: Connect = None,
-    as_json: Json = False,
-) -> None:
+def kernels(connect: Connect = None, as_json: Json = False) -> None:
     """List the kernels (daemons) that serve this image: where, which one leads, what they have under way, fit or why not."""
     output = Output(as_json)
-    reply = ask(endpoint(connect), lambda client: client.kernels(drain=drain))
+    reply = ask(endpoint(connect), lambda client: client.kernels())
     if as_json:
         output.document(reply)
     elif not reply["name"]:

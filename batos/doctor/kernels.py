@@ -53,7 +53,7 @@ def found_of(told: dict[str, Any]) -> list[Check]:
             why = f"{one['name']} is not reached from here: {one['unreached']}"
             found.append(Check("kernels", "warn", why, remedy))
         if one["draining"]:
-            found.append(Check("kernels", "warn", f"{one['name']} takes up no missions: it drains", "stop it, and start it again"))
+            found.append(Check("kernels", "warn", f"{one['name']} takes up no missions: it drains", "it stops by itself; start it again"))
     if not found:
         leader = next(one["name"] for one in living if one["leads"])
         found.append(Check("kernels", "ok", f"{len(living)} kernels serve the image; {leader} leads"))

@@ -13,6 +13,6 @@ class KernelReading(Connection):
     async def kernels(self, *, drain: bool = False) -> dict[str, Any]:
         """Return `kernels`, those that serve the image, and `name`, that of the one that answers; "" where it has its image to itself.
 
-        :param drain: let the one that answers take up no missions any more, before it is stopped.
+        :param drain: let the one that answers take up no missions any more, end those `under_way`, and stop.
         """
         return await self._ask("kernels", drain=drain or None)

@@ -8,7 +8,7 @@ from batos.wire.fields import Request, Role
 
 
 class KernelsRequest(Request):
-    """The kernels that serve the image; with `drain`, the one that is asked takes up no missions any more."""
+    """The kernels that serve the image; with `drain`, the one that is asked takes up no more, ends what is under way, and stops."""
 
     least_role: ClassVar[Role] = "read"
     operating: ClassVar[tuple[str, ...]] = ("drain",)

@@ -692,6 +692,6 @@ class SyncClient(SyncConnection):
     def kernels(self, *, drain: bool = False) -> dict[str, Any]:
         """Return `kernels`, those that serve the image, and `name`, that of the one that answers; "" where it has its image to itself.
 
-        :param drain: let the one that answers take up no missions any more, before it is stopped.
+        :param drain: let the one that answers take up no missions any more, end those `under_way`, and stop.
         """
         return self._run(self._client.kernels(drain=drain))
