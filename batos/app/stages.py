@@ -345,6 +345,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = MemoryRuntime(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only, at_once=False)
+        storage.membership.on_look(recollection.look)
         if not storage.lead.is_alone:
             life.push_async_callback(recollection.curator.stop)  # each kernel counts what is read there
         await storage.lead.add(life, recollection.work)

@@ -22,8 +22,9 @@ from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 
 from batos.cluster.presence import Presence, Silence, presence_of
+from batos.cluster.turn import SessionTurn
 from batos.concurrency import Background, cancel_and_wait
-from batos.errors import KernelRefused
+from batos.errors import BatosError, BatosSignal, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
 from batos.image.kernels import KernelInfo, KernelTerms
 from batos.image.living_image import LivingImage
@@ -107,6 +108,7 @@ class Membership:
         self.draining = False
         self._image: LivingImage
         self._presence: Presence
+        self._turn: SessionTurn | None = None
         self._silence = Silence(lease_s)
         self._known: list[KernelInfo] = []
         self._facts: dict[str, Any] = {}
@@ -168,6 +170,8 @@ class Membership:
         :raises KernelRefused: if living kernels have another version, codex, profile or format.
         """
         self._image, self._presence = image, presence_of(image)
+        if (adapter := server.postgres_of(image.db.storage)) is not None:
+            image.committer.turn = self._turn = SessionTurn(adapter, self.lease_s)
         beats: dict[str, int] = {}
         while True:
             try:
@@ -209,10 +213,16 @@ class Membership:
         try:
             yield
         finally:
-            await self.resign()
-            await cancel_and_wait(leading)
-            await cancel_and_wait(looking)
-            await self.leave()
+            try:
+                await self.resign()
+                await cancel_and_wait(leading)
+                await cancel_and_wait(looking)
+                await self.leave()
+            except (BatosError, BatosSignal) as e:  # its image failed or its server is away: the others notice its silence
+                log.warning("kernel_not_left_in_order", kernel=self.name, error=repr(e)[:300])
+            finally:
+                for task in (leading, looking):
+                    await cancel_and_wait(task)
 
     async def settled(self) -> None:
         """Wait until what the lead enters is entered, or left, as the lead now says."""
@@ -232,11 +242,14 @@ class Membership:
         if self._left or not self.name:
             return
         self._left, self.term = True, 0
+        if self._turn is not None:
+            self._turn.needed = False
         try:
             await self._image.system(kernels.leave, self.name)
         finally:
-            await self._presence.release()
-            kernels.name_database(self._image.db, "")
+            await self._presence.release()  # its name stays: what is committed yet must not pass for that of a daemon alone
+            if self._turn is not None:  # the group of that commit was the last that took a turn
+                await asyncio.to_thread(self._turn.close)
 
     async def drain(self) -> None:
         """Take up no missions and no lead from now on, and give the lead up."""
@@ -256,6 +269,9 @@ class Membership:
                     if self._away:
                         log.warning("kernels_seen_again")
                     self._away = ""
+                except (ImageLocked, KernelRefused) as e:  # it stood still, and others took the image, or serve it with another version
+                    self._image.give_up(ImageFailed(f"this daemon cannot go on as a kernel of the image: {e.message}"))
+                    return
                 except Exception as e:
                     if not self._away:
                         log.warning("kernels_not_seen", error=repr(e)[:300])
@@ -276,6 +292,8 @@ class Membership:
             tm.begin()
             root = connection.root()
             self._known = kernels.listed(root)
+            if self._turn is not None:
+                self._turn.needed = bool(self.others())
             gone = kernels.is_gone(root, self.name)
             leader, term = kernels.lead_of(root)
             for look in [] if gone else list(self._looks):

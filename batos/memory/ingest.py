@@ -258,6 +258,11 @@ class Ingest:
             self._more.set()
         return found, refused
 
+    def look(self, root: Root) -> None:
+        """Go on if files wait which another kernel queued."""
+        if not self.under_way and library_of(root).queue:
+            self._more.set()
+
     def listen(self, listener: Callable[[Facts], object]) -> Callable[[], None]:
         """Call `listener` for every file with `path`, `state`, `chunks`, and `code` and `message` if it was refused. Return a function
         that ends this.
@@ -540,11 +545,14 @@ def store_batch(
     :param number: number of the file's document.
     :param facts: facts of the file's document.
     :param sections: all that the document has with these.
-    :returns: the chunks that the memory let go of; None if some of `sections` are gone meanwhile, and nothing was stored.
+    :returns: the chunks that the memory let go of; None if the document or some of `sections` are gone meanwhile, and nothing was stored.
     """
     path, stamp = file
     library = library_of(root)
     new = {shelf.section.number for shelf in shelves}
+    document = library.documents.get(number)
+    if document is not None and path not in document.sources:
+        return None  # it was left to another path of the same content meanwhile
     if not all(section in new or section in library.sections for section in sections):
         return None  # a mission forgot the document meanwhile, or the curator archived a part of it
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []

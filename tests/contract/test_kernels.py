@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from batos.cluster import presence, turn
 from batos.cluster.membership import Alone
-from batos.errors import ImageLocked, KernelRefused
+from batos.cluster.turn import SessionTurn
+from batos.errors import ConfigError, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
 from batos.image.living_image import LivingImage
 from tests.support.kernels import TERMS, kernel, until
@@ -59,7 +62,7 @@ async def test_a_daemon_that_wants_the_image_to_itself_is_refused_beside_kernels
 
 
 async def test_a_file_is_no_image_for_several_kernels(tmp_path: Any) -> None:
-    with pytest.raises(ImageLocked, match=r"image\.kernels = many"):
+    with pytest.raises(ConfigError, match=r"image\.kernels = many"):
         async with kernel(f"file://{tmp_path}/image.fs"):
             pass
 
@@ -163,3 +166,78 @@ async def test_a_registration_and_an_exclusive_use_at_the_same_moment_exclude_ea
             await image.system(server.register_kernel, uri, "a", TERMS)
     finally:
         await image.close()
+
+
+async def test_kernels_commit_their_groups_one_after_the_other(postgres: Postgres) -> None:  # noqa: F811
+    uri = postgres.image()
+
+    def count(root: Any) -> int:
+        root["counter"] = root.get("counter", 0) + 1
+        return int(root["counter"])
+
+    async with kernel(uri, "a", lease_s=5) as (one, first):
+        await one.system(count)
+        assert first._turn.stats["turns"] == 0  # nobody else is there
+        async with kernel(uri, "b", lease_s=5) as (other, second):
+            await until(lambda: first._turn.needed and second._turn.needed)
+            before = one.committer.stats["conflicts"] + other.committer.stats["conflicts"]
+
+            async def counts(image: LivingImage) -> None:
+                for _ in range(20):
+                    await image.system(count)
+
+            await asyncio.gather(counts(one), counts(other))
+            assert one.committer.stats["conflicts"] + other.committer.stats["conflicts"] - before <= 2  # of what is outside a group
+            assert await one.system(count) == 42
+            assert first._turn.stats["turns"] >= 20
+            assert first._turn.stats["without"] == 0
+
+
+async def test_a_kernel_that_stands_still_in_its_turn_holds_nobody_up_for_long(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(turn, "WAIT_S", 0.2)
+    uri = postgres.image()
+    async with kernel(uri, "a") as (_, first), kernel(uri, "b") as (other, second):
+        await until(lambda: second._turn.needed and first._turn.needed)
+        held = SessionTurn(server.postgres_of(other.db.storage), 1.0)
+        held.needed = True
+        with held():
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            for _ in range(5):
+                await other.system(kernels.beat, second.name)
+            assert loop.time() - began < 1.5
+            assert second._turn.stats["without"] == 1
+            await until(lambda: not postgres.ask(_IN_TURN))  # the server ends a session that stands still in it
+        held.close()
+
+
+_IN_TURN = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE '%turn' AND state = 'idle in transaction'"
+
+
+async def test_a_kernel_that_wakes_beside_another_version_gives_up(postgres: Postgres) -> None:  # noqa: F811
+    uri, failed = postgres.image(), []
+    async with kernel(uri, "a", on_failed=failed.append) as (one, first):
+        await one.system(kernels.declare_gone, first.name, 0)
+        await one.system(kernels.register, "b", dataclasses.replace(TERMS, version="2.0"))
+        await until(lambda: failed)
+        assert isinstance(failed[0], ImageFailed)
+        assert "BAT OS 2.0" in str(failed[0])
+
+
+async def test_kernels_outlive_a_restart_of_the_server_and_none_of_them_counts_as_gone(postgres: Postgres) -> None:  # noqa: F811
+    uri = postgres.image()
+    async with kernel(uri, "a", lease_s=3) as (one, first), kernel(uri, "b", lease_s=3) as (other, second):
+        await until(lambda: first.others() and second.others())
+        await asyncio.to_thread(postgres.stop, "immediate")
+        await until(lambda: first._away and second._away)
+        await asyncio.to_thread(postgres.start)
+        await until(lambda: not first._away and not second._away)
+        beats = other.read(kernels.listed)
+        assert [one.gone for one in beats] == ["", ""]
+        await until(lambda: len(held_locks(postgres)) == 2)
+        assert (first.name, second.name) == ("a.1", "b.2")
+        await one.system(kernels.beat, "a.1")
+
+
+def held_locks(postgres: Postgres) -> list[tuple[object, ...]]:  # noqa: F811
+    return postgres.ask(f"SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = {presence._LOCKS} AND objsubid = 2")
