@@ -15,10 +15,10 @@ from batos.app.kernel import Kernel
 from batos.autotelic import change_types, changes, improver
 from batos.autotelic.changes import Proposal
 from batos.errors import LeadLost
-from batos.image import fence, history
+from batos.image import fence, history, ledger
 from batos.memory.curator import Curator
 from batos.memory.store import library_of
-from tests.support.autonomy import AT_HAND, ended
+from tests.support.autonomy import AT_HAND
 from tests.support.curator import PLACES, text_of
 from tests.support.kernels import until
 from tests.support.leaders import AFTER, BEFORE, Seizure, daemon, leads
@@ -71,6 +71,16 @@ def notes(kernel: Kernel) -> list[str]:
     return [note for note in found if "change:" in note]
 
 
+def lived(root: Any, prefix: str, failed: bool) -> None:
+    """A dozen missions, accepted and ended in one transaction, so that no kernel takes one up."""
+    for id in (f"{prefix}-{n}" for n in range(12)):
+        ledger.accept(root, id, "brief", {}, True)
+        if failed:
+            ledger.fail(root, id, {"code": "internal", "message": "x"}, {}, True)
+        else:
+            ledger.complete(ledger.mission_of(root, id), {"text": "x", "usage": {"model_ms": 4000}}, None)
+
+
 async def promote(kernel: Kernel) -> None:
     assert kernel.improving.improver is not None
     await kernel.improving.improver.step()
@@ -88,12 +98,10 @@ async def test_a_change_is_promoted_once(postgres: Postgres, tmp_path: Path, whe
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
 async def test_a_harmful_change_is_taken_back_once(postgres: Postgres, tmp_path: Path, when: str) -> None:  # noqa: F811
     async with two(postgres.image(), tmp_path, leash_s=0.05) as (one, other):
-        for n in range(12):
-            await ended(one.image, f"before-{n}")
+        await one.image.system(lived, "before", False)
         await one.image.system(rehearsed)
         await led(one, lambda: promote(one))
-        for n in range(12):
-            await ended(one.image, f"after-{n}", state="internal")
+        await one.image.system(lived, "after", True)
         seizure = Seizure(one, other, "undo:change:1", when, lambda: state(other) == changes.UNDONE)
 
         async def check(kernel: Kernel) -> None:
