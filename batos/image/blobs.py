@@ -35,7 +35,6 @@ from ZODB.POSException import POSKeyError
 
 from batos import private_files
 from batos.errors import ImageDamaged, ImageError, UnknownPicture
-from batos.image.checksummed_storage import base_of
 from batos.objects import Root
 
 _MAGIC = b"BAT OS blob 1\n"
@@ -200,8 +199,8 @@ def _is_there(db: ZODB.DB, oid: bytes, tid: bytes) -> bool:
 
 def _helper(storage: Any) -> FilesystemHelper | None:
     """Return the blob files of a storage if this process manages them, else None."""
-    if hasattr(base_of(storage), "new_instance"):  # RelStorage sees to its blobs itself, and warns whoever asks it for them
-        return None
+    if type(getattr(storage, "base", storage)).__module__.startswith("relstorage."):
+        return None  # it looks after the files itself
     helper = getattr(storage, "fshelper", None)
     return helper if isinstance(helper, FilesystemHelper) else None
 
