@@ -21,7 +21,7 @@ from batos.objects import Root
 from batos.triggers import folders
 from batos.triggers.folder_missions import FolderLimits, FolderMissions
 from batos.triggers.folders import FOLDERS, FolderSpec, KeptFolder
-from batos.triggers.register import MissionTerms, outcome
+from batos.triggers.register import MissionTerms, RegisterFollower, outcome
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -64,6 +64,8 @@ class FolderRequests:
         self._image, self._scheduler, self._router, self._watch, self._listen = image, scheduler, router, watch, listen
         self._missions = FolderMissions(image, scheduler.submit, bus, FolderLimits.of(settings), settings.missions.brief_bytes)
         self._begin: Callable[[], None] = lambda: None
+        self._others: RegisterFollower | None = None
+        self._seen: dict[str, tuple[Any, ...]] = {}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -78,8 +80,27 @@ class FolderRequests:
             self._begin = begin
             if not self._image.read(FOLDERS.is_empty):
                 begin()
+            self._others, self._seen = RegisterFollower(FOLDERS.place, self._image.changes()), {}
             yield
-            self._begin = lambda: None
+            self._begin, self._others = (lambda: None), None
+
+    def look(self, root: Root) -> None:
+        """Look at the files of folders that other kernels added, resumed or opened again. Nothing happens on a kernel that does not make
+        their missions.
+
+        :param root: a fresh view of the image.
+        """
+        for name in self._others.look(root) if self._others is not None else ():
+            if FOLDERS.find(root, name) is None:
+                self._seen.pop(name, None)
+                continue
+            held, opened = folders.load(root, name), FOLDERS.held(root, name).reopened
+            if held.paused:
+                self._seen.pop(name, None)
+            elif self._seen.get(name) != (state := (held.spec, held.number, opened)):
+                self._seen[name] = state
+                self._begin()
+                self._missions.look(name)
 
     @handles(schemas.FoldersRequest)
     async def listed(self, request: schemas.FoldersRequest, client: Recipient) -> Reply:

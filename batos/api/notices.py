@@ -17,7 +17,9 @@ from batos.image import notice_channels, notices
 from batos.image.living_image import LivingImage
 from batos.image.notice_channels import ChannelSpec, KeptChannel
 from batos.image.notices import ChannelState
+from batos.objects import Root
 from batos.tools.secrets import SecretStore
+from batos.triggers.register import RegisterFollower
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -39,6 +41,7 @@ class NoticeRequests:
         self._image, self._secrets, self._tied, self._parts = image, secrets, tied, parts
         self._made: Courier | None = None
         self._begin: Callable[[Courier], None] = lambda courier: None
+        self._others: RegisterFollower | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -49,8 +52,17 @@ class NoticeRequests:
                 self._begin(self._made)
             elif self._image.read(notice_channels.channels):
                 self._courier()
+            self._others = RegisterFollower("notices", self._image.changes())
             yield
-            self._begin = lambda courier: None
+            self._begin, self._others = (lambda courier: None), None
+
+    def look(self, root: Root) -> None:
+        """Look at the outbox where other kernels changed a channel. Nothing happens on a kernel that sends no notices.
+
+        :param root: a fresh view of the image.
+        """
+        if self._others is not None and self._others.look(root):
+            self._courier().stir()
 
     def _courier(self) -> Courier:
         if self._made is None:

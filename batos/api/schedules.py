@@ -19,7 +19,7 @@ from batos.mind.router import Router
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
-from batos.triggers.register import outcome
+from batos.triggers.register import RegisterFollower, outcome
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -39,6 +39,7 @@ class Schedules:
         self._image, self._scheduler, self._router, self._bus = image, scheduler, router, bus
         self._made: Alarm | None = None
         self._begin: Callable[[Alarm], None] = lambda alarm: None
+        self._others: RegisterFollower | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -49,8 +50,18 @@ class Schedules:
                 self._begin(self._made)
             elif not self._image.read(book.is_empty):
                 self._alarm()
+            self._others = RegisterFollower("schedules", self._image.changes())
             yield
-            self._begin = lambda alarm: None
+            self._begin, self._others = (lambda alarm: None), None
+
+    def look(self, root: Root) -> None:
+        """Read the schedules anew that other kernels changed. Nothing happens on a kernel that does not make their missions.
+
+        :param root: a fresh view of the image.
+        """
+        if self._others is not None and (names := self._others.look(root)):
+            for name in names:
+                self._alarm().changed(name)
 
     def _alarm(self) -> Alarm:
         if self._made is None:

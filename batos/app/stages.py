@@ -518,6 +518,8 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
         watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
+        for follower in (schedules, watched, notices, facts.tools.toolbox):
+            storage.membership.on_look(follower.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,

@@ -95,7 +95,7 @@ def install(lobby: UvmObject) -> None:
     """Make the object that holds the watched folders with missions. A step of genesis."""
     comment = "I hold the watched folders whose new and changed files become missions."
     prototype = "I am the prototype of watched folders with missions: a brief for each file, and which files are settled."
-    FOLDERS.install(lobby, (comment, prototype), folder="", stop_after=STOP_AFTER, why="", forgiven="", seen=None)
+    FOLDERS.install(lobby, (comment, prototype), folder="", stop_after=STOP_AFTER, why="", forgiven="", reopened=0, seen=None)
 
 
 def load(root: Root, name: str) -> KeptFolder:
@@ -270,6 +270,7 @@ def reopen(root: Root, name: str) -> int:
             without.append(path)
     for path in without:
         del one.seen[path]
+    one._slots["reopened"] = int(one.reopened) + 1  # the kernel that makes the missions hears of it by that
     return len(without)
 
 
