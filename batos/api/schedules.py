@@ -15,11 +15,12 @@ from batos.bus import EventBus
 from batos.concurrency import Lifetime
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.record_watch import RecordWatch
 from batos.mind.router import Router
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
-from batos.triggers.register import RegisterFollower, outcome
+from batos.triggers.register import outcome
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -39,7 +40,7 @@ class Schedules:
         self._image, self._scheduler, self._router, self._bus = image, scheduler, router, bus
         self._made: Alarm | None = None
         self._begin: Callable[[Alarm], None] = lambda alarm: None
-        self._others: RegisterFollower | None = None
+        self._changes = RecordWatch(book.each, book.said)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -50,18 +51,13 @@ class Schedules:
                 self._begin(self._made)
             elif not self._image.read(book.is_empty):
                 self._alarm()
-            self._others = RegisterFollower("schedules", self._image.changes())
             yield
-            self._begin, self._others = (lambda alarm: None), None
+            self._begin = lambda alarm: None
 
     def look(self, root: Root) -> None:
-        """Read the schedules anew that other kernels changed. Nothing happens on a kernel that does not make their missions.
-
-        :param root: a fresh view of the image.
-        """
-        if self._others is not None and (names := self._others.look(root)):
-            for name in names:
-                self._alarm().changed(name)
+        """See what other kernels changed, while this one leads."""
+        for name in self._changes.changed(root):
+            self._alarm().changed(name)
 
     def _alarm(self) -> Alarm:
         if self._made is None:

@@ -48,7 +48,7 @@ from batos.image.storage import (
     shown_uri,
     sync_to_disk,
 )
-from batos.image.unit_of_work import CachedQuery, ChangedObjects, Idle, Unit, Views, snapshot, unit_of_work
+from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
 from batos.objects import Root, UvmObject
 from batos.objects import add_missing as add_missing
 
@@ -130,7 +130,7 @@ class LivingImage:
         self._use = use or NoServer()
         self._idle: Idle = collections.deque()
         self._views: Views = set()
-        self._kept: list[CachedQuery[Any] | ChangedObjects] = []
+        self._kept: list[CachedQuery[Any]] = []
         self.reach = asyncio.Lock()
         """Lock of a pack, and of a task that brings back objects out of reach: a pack drops those, and does not see new references."""
 
@@ -245,13 +245,6 @@ class LivingImage:
         kept = CachedQuery(self.db, self._views, function)
         self._kept.append(kept)
         return kept.get
-
-    def changes(self) -> Callable[[], frozenset[bytes] | None]:
-        """Return a function for the loop's thread that returns the ids of the objects that changed since it was called last; None if they
-        are too many to tell."""
-        changes = ChangedObjects(self.db)
-        self._kept.append(changes)
-        return changes.get
 
     async def barrier(self) -> None:
         """Wait until everything readable now is durable. Await it before anything read is shown outside."""

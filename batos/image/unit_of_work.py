@@ -159,19 +159,3 @@ class CachedQuery(Generic[T]):
     def close(self) -> None:
         """Release the connection."""
         self._connection.close()
-
-
-class ChangedObjects:
-    """Ids of the objects that others changed, kernels on other machines among them. All methods are called on one thread."""
-
-    def __init__(self, db: ZODB.DB) -> None:
-        self._connection: Any = db.open(transaction_manager=TransactionManager(explicit=True))
-
-    def get(self) -> frozenset[bytes] | None:
-        """Return those since the last call; None if they are too many to tell."""
-        changed = zodb_patches.changed_since(self._connection)
-        return None if changed is None else frozenset(changed)
-
-    def close(self) -> None:
-        """Release the connection."""
-        self._connection.close()

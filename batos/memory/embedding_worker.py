@@ -307,6 +307,7 @@ class EmbeddingWorker:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        self._identity = ""
         while True:
             self._more.clear()
             try:

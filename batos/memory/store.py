@@ -159,6 +159,8 @@ class Library(Persistent):
     __module__ = "batos.memory"
     change: Change | None = None
     """A change of embedder: searches use the vectors of the old embedder while the worker makes those of the new one. None: no change."""
+    machines: Any = None
+    """Queued files and watched folders -> name of their machine, where several kernels serve the image: see `batos.memory.machines`."""
 
     def __init__(self) -> None:
         from batos.memory.text_index import SegmentedText  # late import: these two need numpy

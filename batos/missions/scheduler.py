@@ -193,12 +193,12 @@ class Scheduler:
     async def _submit(
         self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None
     ) -> tuple[bool, MissionRecord]:
-        if self._stopping:
+        if self._stopping and not self._image.kernel:  # else another kernel takes it up
             raise Busy("the daemon is stopping; send the mission again when it is back")
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         if begin and self._image.kernel:
-            begin = not self._membership.draining and self.sweep.may_claim(draft(id, brief, options))
+            begin = not (self._stopping or self._membership.draining) and self.sweep.may_claim(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
@@ -613,6 +613,13 @@ class Scheduler:
     def hurry(self) -> None:
         """Cut short the grace that `stop` gives to missions under way."""
         self._hurry.set()
+
+    async def finish(self, grace_s: float) -> None:
+        """Wait until no mission is under way, `grace_s` seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self._running:
+                    await asyncio.wait(list(self._running.values()))
 
     async def stop(self, grace_s: float) -> None:
         """Let missions under way end within `grace_s` seconds; the rest waits for the next start."""

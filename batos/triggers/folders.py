@@ -95,7 +95,7 @@ def install(lobby: UvmObject) -> None:
     """Make the object that holds the watched folders with missions. A step of genesis."""
     comment = "I hold the watched folders whose new and changed files become missions."
     prototype = "I am the prototype of watched folders with missions: a brief for each file, and which files are settled."
-    FOLDERS.install(lobby, (comment, prototype), folder="", stop_after=STOP_AFTER, why="", forgiven="", reopened=0, seen=None)
+    FOLDERS.install(lobby, (comment, prototype), folder="", stop_after=STOP_AFTER, why="", forgiven="", seen=None)
 
 
 def load(root: Root, name: str) -> KeptFolder:
@@ -110,6 +110,12 @@ def find(root: Root, name: str) -> KeptFolder | None:
     """Return the watched folder of a name; None if there is none."""
     found = FOLDERS.find(root, name)
     return None if found is None else _described(name, found)
+
+
+def said(root: Root, name: str) -> tuple[FolderSpec, int, bool]:
+    """Return what its user said of a folder: not what became of its files."""
+    held = load(root, name)
+    return held.spec, held.number, held.paused
 
 
 def places(root: Root) -> dict[str, str]:
@@ -270,7 +276,6 @@ def reopen(root: Root, name: str) -> int:
             without.append(path)
     for path in without:
         del one.seen[path]
-    one._slots["reopened"] = int(one.reopened) + 1  # the kernel that makes the missions hears of it by that
     return len(without)
 
 

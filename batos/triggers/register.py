@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -73,6 +73,10 @@ class Register:
         """Return the names of all."""
         return sorted(name for name, one in self._all(root).items() if self._is_one(root, one))
 
+    def each(self, root: Root) -> list[tuple[str, UvmObject]]:
+        """Return the objects of all, by name."""
+        return [(name, one) for name, one in self._all(root).items() if self._is_one(root, one)]
+
     def is_empty(self, root: Root) -> bool:
         """Return True if there is none."""
         return not any(self._is_one(root, one) for one in self._all(root).values())
@@ -123,34 +127,6 @@ class Register:
 
     def _is_one(self, root: Root, found: Any) -> bool:
         return isinstance(found, UvmObject) and found._slots.get("parent*") is root["lobby"].traits._slots[self.trait]
-
-
-class RegisterFollower:
-    """Tells which objects of a register others changed: a kernel that leads hears so of what was asked of another one.
-
-    It holds a connection, and is asked on one thread.
-    """
-
-    def __init__(self, place: str, changed: Callable[[], frozenset[bytes] | None]) -> None:
-        """
-        :param place: slot of the lobby that holds the objects by name.
-        :param changed: returns the ids of the objects that changed since the last call; None if that is not known (`LivingImage.changes`).
-        """
-        self._place, self._changed = place, changed
-        self._names: dict[bytes, str] | None = None
-
-    def look(self, root: Root) -> set[str]:
-        """Return the names of the objects that came, changed or went since the last look; at the first look of all that there are."""
-        changed = self._changed()
-        holder = root["lobby"]._slots[self._place]
-        if self._names is not None and changed is not None and holder._p_oid not in changed:
-            return {self._names[oid] for oid in changed & self._names.keys()} if changed else set()
-        before = self._names or {}
-        self._names = {one._p_oid: name for name, one in holder._slots.items() if isinstance(one, UvmObject) and name != "parent*"}
-        if changed is None or not before:
-            return {*before.values(), *self._names.values()}
-        moved = {name for _, name in before.items() ^ self._names.items()}
-        return moved | {name for oid, name in self._names.items() if oid in changed}
 
 
 def terms_of(one: UvmObject) -> MissionTerms:

@@ -43,7 +43,8 @@ async def test_the_leader_takes_up_what_was_asked_of_another_kernel(postgres: Po
             await until(lambda: is_complete(leader, "schedule-soon-"), "the mission of the schedule")
             await until(lambda: [one.state for one in other.image.read(notices.messages)] == [DONE], "the notice")
 
-            await asker.ask("folder_add", name="inbox", folder=str(place), brief="robin, sum this up")
+            led = Asker(leader.transport.dispatcher, leader.settings)
+            await led.ask("folder_add", name="inbox", folder=str(place), brief="robin, sum this up")
             (place / "letter.md").write_text("Dear all, it rains.")
             await until(lambda: is_complete(leader, "folder-inbox-"), "the mission of the file")
             await asker.ask("folder_pause", name="inbox")
