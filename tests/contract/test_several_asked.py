@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 import pytest
 
 from batos.bridge.inference import ChatReply, ChatRequest
-from batos.errors import MissionCancelled
+from batos.errors import KeyRefused, MissionCancelled, RoleRefused
 from batos.image import ledger
+from batos.wire import keys
+from batos.wire.client import Client
+from batos.wire.keys import ClientKeys
 from tests.support.missions import WAIT_S, FakeInference, answer
 from tests.support.servers import Postgres, postgres  # noqa: F401
-from tests.support.several import Member, member, pair, until
+from tests.support.several import Member, member, met, pair, until
 
 BRIEF = "Plan the day"
 
@@ -121,6 +125,63 @@ async def test_another_daemon_at_the_address_of_a_kernel_is_not_believed(postgre
         assert f"answers {b.name}" in b.kernel.info()["kernel"]["relayed"]["unreached"][a.name]
         a.inference.release()
         await watching
+
+
+async def test_kernels_let_each_other_in_by_the_keys_that_the_image_tells_to_read_and_no_more(
+    postgres: Postgres,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    uri = postgres.image()
+    async with contextlib.AsyncExitStack() as stack:
+        members, own = [], []
+        for host in ("a", "b"):
+            secret, public = keys.create(tmp_path / f"keys-{host}", "server")
+            of_client, _ = keys.create(tmp_path / f"client-{host}", "client", tmp_path / f"clients-{host}", role="operate")
+            wire = {"listen": ("tcp://127.0.0.1:*",), "secret_key": str(secret), "client_keys": str(tmp_path / f"clients-{host}")}
+            given = {"wire": wire, "keys": ClientKeys.load(of_client, public)}
+            members.append(await stack.enter_async_context(member(uri, tmp_path, host, **given)))
+            own.append(keys.load_pair(secret))
+        a, b = members
+        await met(a, b)
+        await under_way(a, "m1")
+        events: list[dict[str, Any]] = []
+        watching = asyncio.create_task(heard(b, "m1", events))
+        await until(lambda: b.kernel.info()["kernel"]["relayed"]["missions"] == 1, "the relay")
+        a.inference.release()
+        await watching
+        assert "token" in {event["type"] for event in events}
+        async with Client(a.kernel.endpoints[0], timeout_s=WAIT_S, keys=ClientKeys(own[1], own[0].public)) as other:
+            assert (await other.status("m1"))["state"] == "COMPLETE"
+            with pytest.raises(RoleRefused):
+                await other.cancel("m1")
+        _, stranger = keys.create(tmp_path / "stranger", "x")
+        pair_of_stranger = keys.load_pair(stranger.with_suffix(".key_secret"))
+        async with Client(a.kernel.endpoints[0], keys=ClientKeys(pair_of_stranger, own[0].public)) as refused:
+            with pytest.raises(KeyRefused):
+                await refused.status("m1")
+
+
+async def test_what_is_watched_goes_on_at_the_kernel_that_takes_the_mission_over(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
+    uri = postgres.image()
+    async with contextlib.AsyncExitStack() as stack:
+        a, b, c = [await stack.enter_async_context(member(uri, tmp_path, host, shutdown_s=0.1)) for host in ("a", "b", "c")]
+        await met(a, b, c)
+        await c.kernel.membership.drain()  # it serves clients, and thinks nothing
+        await under_way(a, "m1")
+        b.inference.hold()
+        events: list[dict[str, Any]] = []
+        watching = asyncio.create_task(heard(c, "m1", events))
+        await until(lambda: c.kernel.info()["kernel"]["relayed"]["missions"] == 1, "the relay from the first")
+        await a.kernel.stop()
+        await b.inference.came(1)
+        await until(lambda: c.kernel.info()["kernel"]["relayed"]["missions"] == 1, "the relay from the second")
+        assert (await c.client.status("m1"))["kernel"] == b.name
+        b.inference.release()
+        async with asyncio.timeout(WAIT_S):
+            await watching
+        assert "".join(e["text"] for e in events if e["type"] == "token").split() == answer(b.inference.asked[-1]).split()
+        assert [e["type"] for e in events].count("result") == 1
+        assert c.record("m1").attempts == 1
 
 
 # --- steering

@@ -47,7 +47,7 @@ async def test_one_idempotency_key_at_two_doors_is_one_mission_with_one_answer(
 
 
 async def test_a_conversation_goes_on_at_another_door_as_one(two: tuple[Member, Member], clients: list[httpx.AsyncClient]) -> None:
-    a, b = two
+    a, _ = two
     first = await completion(clients[0], user(TEA))
     talk = (user(TEA), assistant(said(first)), user("And in the morning?"))
     named = {"Idempotency-Key": "morning"}

@@ -43,11 +43,19 @@ class Member:
 
 @contextlib.asynccontextmanager
 async def member(
-    uri: str, folder: Path, host: str, *, listen: str = "", inference: Callable[[], FakeInference] = FakeInference, **more: Any
+    uri: str,
+    folder: Path,
+    host: str,
+    *,
+    listen: str = "",
+    inference: Callable[[], FakeInference] = FakeInference,
+    keys: ClientKeys | None = None,
+    **more: Any,
 ) -> AsyncIterator[Member]:
     """A kernel of an image.
 
     :param listen: its endpoint; default: a socket in its folder.
+    :param keys: those of its client.
     """
     data, thinks = folder / host, inference()
     data.mkdir(exist_ok=True)
@@ -56,7 +64,7 @@ async def member(
     given = {"listen": (endpoint,), "linger_s": 0.5, "remember": "off", "depth": "direct", **more}
     kernel = await Kernel.start(settings(data, image=image, **given), inference=thinks)
     try:
-        async with Client(kernel.endpoints[0], timeout_s=WAIT_S, keys=more.get("client_keys")) as client:
+        async with Client(kernel.endpoints[0], timeout_s=WAIT_S, keys=keys) as client:
             yield Member(kernel, client, thinks)
     finally:
         thinks.release()
