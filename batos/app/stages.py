@@ -539,6 +539,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
         )
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
+        storage.membership.on_look(facts.tools.toolbox.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
