@@ -237,10 +237,10 @@ class MemoryRuntime:
         if self._shared is None:
             return
         self.curator.flush_due()
+        self._shared.look(root)
         seen = zodb_patches.first_unseen(root._p_jar)
         if seen == self._seen:
             return
-        self._shared.look(root)
         self.ingest.look(root)
         if (lived := root["lobby"].memory._slots.get("lived")) is not None:
             lived._p_activate()
