@@ -175,7 +175,7 @@ def draft(id: str, brief: str, options: Mapping[str, Any]) -> MissionRecord:
 
     :param options: slots that differ from the prototype's, as `batos.image.ledger.accept` takes them.
     """
-    values = {name: value for name, value in options.items() if name in _NAMES}
+    values = {name: value for name, value in options.items() if name in _NAMES and value is not None}
     for name in (*_JSON, *_JSON_LISTS):
         if isinstance(text := values.get(name), str):
             values[name] = json.loads(text)

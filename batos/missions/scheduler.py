@@ -27,7 +27,7 @@ from batos.cluster.membership import Alone, Membership
 from batos.concurrency import SingleFlight
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
-from batos.image import ledger
+from batos.image import kernels, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord, draft
 from batos.image.ownership import Overtaken
@@ -486,7 +486,8 @@ class Scheduler:
     def why_waits(self, id: str) -> str:
         """Return why no kernel takes up a mission that waits, in words; "" if one may."""
         record: MissionRecord = self._image.read(ledger.record_of, id)
-        return "" if record.is_final or record.kernel else self.sweep.hindrance(record)
+        owned = record.kernel and not self._image.read(kernels.is_gone, record.kernel)
+        return "" if record.is_final or owned else self.sweep.hindrance(record)
 
     def state(self, id: str) -> str | None:
         """Return the state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back; else
