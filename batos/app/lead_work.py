@@ -20,6 +20,7 @@ from batos.concurrency import Lifetime
 from batos.errors import LeadLost
 from batos.image import fence, kernels
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 
 log = structlog.get_logger("batos")
 Begin = Callable[[Lifetime, EventBus], Awaitable[None]]
@@ -32,17 +33,28 @@ class LeadWork:
     def __init__(self, image: LivingImage, bus: EventBus) -> None:
         self._image, self._bus = image, bus
         self._parts: list[Begin] = []
+        self._looks: list[Callable[[Root], object]] = []
+        self._is_led = False
         self.is_alone = not image.read(kernels.me)
         """True if this daemon has the image to itself."""
 
-    async def add(self, life: Lifetime, begin: Begin) -> None:
+    async def add(self, life: Lifetime, begin: Begin, look: Callable[[Root], object] | None = None) -> None:
         """Add a part of the work. A daemon that has the image to itself begins it now, for that lifetime; of several kernels each begins
         it whenever it gains the lead (`led`), after the parts that were added before.
+
+        :param look: sees what other kernels committed, as long as the work is done.
         """
         if self.is_alone:
             await begin(life, self._bus)
         else:
             self._parts.append(begin)
+            if look is not None:
+                self._looks.append(look)
+
+    def look(self, root: Root) -> None:
+        """Let the parts see what other kernels committed, as long as the work is done."""
+        for look in self._looks if self._is_led else ():
+            look(root)
 
     @contextlib.asynccontextmanager
     async def led(self) -> AsyncIterator[None]:
@@ -58,8 +70,10 @@ class LeadWork:
             with scope.enter(lead=lead), contextlib.suppress(LeadLost):
                 for begin in self._parts:
                     await begin(life, bus)
+                self._is_led = True
             yield
         finally:
+            self._is_led = False
             with scope.enter(lead=lead):
                 try:
                     await life.aclose()

@@ -34,6 +34,7 @@ from batos.api.schedules import Schedules
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.draining import Drain
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
@@ -46,6 +47,7 @@ from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
+from batos.cluster.leader import Leader
 from batos.cluster.membership import Alone, Membership
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
@@ -346,6 +348,7 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = MemoryRuntime(image, settings, storage.bus)
         await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only, at_once=False)
+        storage.membership.on_look(recollection.look)
         if not storage.lead.is_alone:
             life.push_async_callback(recollection.curator.stop)  # each kernel counts what is read there
         await storage.lead.add(life, recollection.work)
@@ -433,6 +436,7 @@ async def build_missions(
         storage.membership.on_renamed(substrate.republish)
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
         scheduler.sweep.may_claim, scheduler.sweep.nearness, scheduler.sweep.hindrance = fitness.may_claim, fitness.nearness, fitness.waits
+        scheduler.sweep.recheck = fitness.look
         scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
@@ -455,6 +459,7 @@ class StartedStages:
     memory: MemoryStage
     tools: ToolStage
     missions: MissionStage
+    drain: Drain
     begun: float
     """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
@@ -521,13 +526,15 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
     async with Lifetime() as life:
-        uploads = Uploads(image, settings)
+        uploads, leader = Uploads(image, settings), Leader(storage.membership)
         accepting = MissionRequests(
             image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
-        watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
-        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
+        watched = FolderRequests(
+            image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
+        )
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -537,7 +544,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 ReplayRequests(work.replays),
                 QueryRequests(Queries(image.db, image.snapshot, accepting.state_of, models.loop.assessed)),
                 uploads,
-                MemoryRequests(mind.memory),
+                MemoryRequests(mind.memory, leader),
                 personas,
                 ModelRequests(substrate.models),
                 FactRequests(facts.info, models.metrics.told),
@@ -595,6 +602,10 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         for requests in (transport.notices, transport.schedules, transport.folders):
             await led.enter_async_context(requests.running())
 
+    def look_at_appointments(root: Root) -> None:
+        for requests in (transport.notices, transport.schedules, transport.folders):
+            requests.look(root)
+
     async with Lifetime() as life:
         await storage.lead.add(life, look_after_memory)
         # Stop the scheduler before the listener, so that the last results still leave.
@@ -607,8 +618,10 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await storage.lead.add(life, keep_appointments)
+        await storage.lead.add(life, keep_appointments, look_at_appointments)
         if not storage.lead.is_alone:
             storage.membership.on_lead(storage.lead.led)
-            life.push_async_callback(storage.membership.resign)
+            storage.membership.on_look(storage.lead.look)
+            life.push_async_callback(facts.drain.leave)
+        life.push_async_callback(facts.drain.stop)
         yield

@@ -24,7 +24,7 @@ from transaction.interfaces import NoTransaction
 from batos.cluster.presence import Presence, Silence, presence_of
 from batos.cluster.turn import SessionTurn
 from batos.concurrency import Background, cancel_and_wait
-from batos.errors import KernelRefused
+from batos.errors import BatosError, BatosSignal, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
 from batos.image.kernels import KernelInfo, KernelTerms
 from batos.image.living_image import LivingImage
@@ -218,10 +218,16 @@ class Membership:
         try:
             yield
         finally:
-            await self.resign()
-            await cancel_and_wait(leading)
-            await cancel_and_wait(looking)
-            await self.leave()
+            try:
+                await self.resign()
+                await cancel_and_wait(leading)
+                await cancel_and_wait(looking)
+                await self.leave()
+            except (BatosError, BatosSignal) as e:  # its image failed or its server is away: the others notice its silence
+                log.warning("kernel_not_left_in_order", kernel=self.name, error=repr(e)[:300])
+            finally:
+                for task in (leading, looking):
+                    await cancel_and_wait(task)
 
     async def settled(self) -> None:
         """Wait until what the lead enters is entered, or left, as the lead now says."""
@@ -246,10 +252,9 @@ class Membership:
         try:
             await self._image.system(kernels.leave, self.name)
         finally:
-            await self._presence.release()
+            await self._presence.release()  # its name stays: what is committed yet must not pass for that of a daemon alone
             if self._turn is not None:  # the group of that commit was the last that took a turn
                 await asyncio.to_thread(self._turn.close)
-            kernels.name_database(self._image.db, "")
 
     async def drain(self) -> None:
         """Take up no missions and no lead from now on, and give the lead up."""
@@ -269,6 +274,9 @@ class Membership:
                     if self._away:
                         log.warning("kernels_seen_again")
                     self._away = ""
+                except (ImageLocked, KernelRefused) as e:  # it stood still, and others took the image, or serve it with another version
+                    self._image.give_up(ImageFailed(f"this daemon cannot go on as a kernel of the image: {e.message}"))
+                    return
                 except Exception as e:
                     if not self._away:
                         log.warning("kernels_not_seen", error=repr(e)[:300])

@@ -168,6 +168,11 @@ class Committer:
         why, last = self._trouble
         return why if why and self._db.lastTransaction() == last else ""
 
+    def give_up(self, failure: ImageFailed) -> None:
+        """Commit nothing more: another daemon has the image."""
+        self._failure = self._failure or failure
+        self._on_failed(failure)
+
     async def close(self) -> None:
         """Commit the queued and deferred work, then end the thread."""
         self.flush()

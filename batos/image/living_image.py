@@ -29,7 +29,7 @@ from ZODB.utils import load_current, newTid, p64, u64
 
 from batos import scope
 from batos.config.limits import Limits, limit
-from batos.errors import BatosSignal
+from batos.errors import BatosSignal, ImageFailed
 from batos.image import kernels, ledger, server, zodb_patches
 from batos.image.checksummed_storage import reading
 from batos.image.committer import Committer, SystemFunction, outlast
@@ -253,6 +253,10 @@ class LivingImage:
     async def told(self) -> None:
         """Wait until every commit visible now has been acknowledged to its submitter."""
         await self.committer.told()
+
+    def give_up(self, failure: ImageFailed) -> None:
+        """Commit nothing more, and have the daemon end."""
+        self.committer.give_up(failure)
 
     def oldest_view(self) -> bytes | None:
         """Return the first transaction id that the oldest open unit or snapshot does not see; None if none is open."""

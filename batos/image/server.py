@@ -26,7 +26,7 @@ from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 from ZODB.POSException import ConflictError
 
-from batos.errors import ImageAway, ImageFailed, ImageLocked
+from batos.errors import ConfigError, ImageAway, ImageFailed, ImageLocked
 from batos.image import kernels
 from batos.image.checksummed_storage import base_of
 from batos.image.kernels import KernelTerms
@@ -216,13 +216,14 @@ def is_served(db: ZODB.DB) -> bool:
 def use_together(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], None]) -> ExclusiveUse:
     """Take a share of the image of a server, which keeps out daemons that want it to themselves. It blocks as `use_exclusively`.
 
-    :raises ImageLocked: if a daemon has the image to itself; or the image is a file, which one process opens at a time.
+    :raises ImageLocked: if a daemon has the image to itself.
+    :raises ConfigError: for a file, which one process opens at a time.
     """
     if (adapter := postgres_of(db.storage)) is not None:
         return _SessionLock(adapter, uri, on_lost, shared=True)
     if is_served(db):
         return _SharedRecord(db, uri)
-    raise ImageLocked(f"the image {uri} is a file, which one daemon opens at a time; `image.kernels = many` needs postgres:// or zeo://")
+    raise ConfigError(f"the image {uri} is a file, which one daemon opens at a time; `image.kernels = many` needs postgres:// or zeo://")
 
 
 def register_kernel(root: Root, uri: str, host: str, terms: KernelTerms) -> str:

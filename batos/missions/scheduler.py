@@ -26,7 +26,17 @@ from batos.bridge.admission import Ticket, session
 from batos.cluster.membership import Alone, Membership
 from batos.concurrency import SingleFlight
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
+from batos.errors import (
+    BatosError,
+    BatosSignal,
+    Busy,
+    DeadlineExceeded,
+    ImageDamaged,
+    ImageError,
+    InferenceFailed,
+    InvalidInput,
+    MissionCancelled,
+)
 from batos.image import kernels, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord, draft
@@ -83,6 +93,10 @@ class Cancellations:
     async def stop(self) -> None:
         """Give up the cancellations under way: their missions go on at the next start, unless the end was recorded."""
         await self._works.stop()
+
+
+class _Unfit(BatosSignal):
+    """Signal of an attempt that failed since this kernel cannot think the mission any more: another one may."""
 
 
 @dataclass(slots=True)
@@ -194,12 +208,12 @@ class Scheduler:
     async def _submit(
         self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None
     ) -> tuple[bool, MissionRecord]:
-        if self._stopping:
+        if self._stopping and not self._image.kernel:  # else another kernel takes it up
             raise Busy("the daemon is stopping; send the mission again when it is back")
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         if begin and self._image.kernel:
-            begin = not self._membership.draining and self.sweep.begins(draft(id, brief, options))
+            begin = not (self._stopping or self._membership.draining) and self.sweep.begins(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
@@ -353,6 +367,10 @@ class Scheduler:
                 await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(run)
+            except _Unfit as e:
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
+                log.warning("mission_given_back", mission=id, why=str(e))
+                self._interrupted(run)
             except NeedMachine as there:
                 await self._endings.recorded(id, ledger.hand_over, id, there.connection, run.ended)
                 log.info("mission_handed_over", mission=id, to=there.machine, connection=there.connection)
@@ -431,6 +449,8 @@ class Scheduler:
                 self._endings.complete(attempt, result)
                 return
             attempts = attempt.mission.attempts
+            if self._image.kernel and isinstance(error, InferenceFailed) and await self.sweep.is_unfit(attempt.mission):
+                raise _Unfit(error.message)
             again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.missions.attempts
             if await self._endings.fail(attempt, error, final=not again):
                 return
@@ -628,6 +648,13 @@ class Scheduler:
     def hurry(self) -> None:
         """Cut short the grace that `stop` gives to missions under way."""
         self._hurry.set()
+
+    async def finish(self, grace_s: float) -> None:
+        """Wait until no mission is under way, `grace_s` seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self._running:
+                    await asyncio.wait(list(self._running.values()))
 
     async def stop(self, grace_s: float) -> None:
         """Let missions under way end within `grace_s` seconds; the rest waits for the next start."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -88,6 +88,8 @@ class MissionSweep:
         self._image, self._membership, self._scheduler, self._concurrent = image, membership, scheduler, concurrent
         self.may_claim: Callable[[MissionRecord], bool] = lambda record: True
         """Returns True if this kernel can think a mission: its models are there."""
+        self.recheck: Callable[[], Awaitable[None]] = _nothing
+        """Looks anew whether this kernel is fit: an inference has failed here."""
         self.nearness: Callable[[MissionRecord], int] = lambda record: HERE
         """Returns where a mission's model is in memory: one of `batos.missions.fitness`."""
         self.hindrance: Callable[[MissionRecord], str] = lambda record: ""
@@ -104,6 +106,11 @@ class MissionSweep:
     def begins(self, record: MissionRecord) -> bool:
         """Return True if a mission that was sent to this kernel begins here: no other one has its model loaded already."""
         return self.may_claim(record) and self.nearness(record) != ELSEWHERE
+
+    async def is_unfit(self, record: MissionRecord) -> bool:
+        """Return True if this kernel cannot think a mission any more, since an inference of it failed, and another one may."""
+        await self.recheck()
+        return not self.may_claim(record)
 
     def look(self, root: Root) -> None:
         """Take up what is to be taken up, and let go what is lost."""
@@ -230,6 +237,10 @@ class MissionSweep:
         named = {one.owner for one in self._seen.values()}
         if (found := tuple(name for name in gone if name not in named)) and len(self._seen) == len(root["ledger"].pending):
             self._image.later(kernels.prune, found)
+
+
+async def _nothing() -> None:
+    pass
 
 
 def _order(record: MissionRecord) -> tuple[Any, ...]:

@@ -19,10 +19,10 @@ from batos.tools import machines
 from batos.tools.definitions import ConnectionSpec, ConnectorServices
 from batos.tools.machines import EVERY
 from batos.tools.toolbox import Toolbox
+from tests.support.desk import PAY, Place, asked
 from tests.support.kernels import Standstill, daemon, until
 from tests.support.missions import FakeInference, give, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
-from tests.unit.test_tool_use import PAY, Place, asked
 
 TIME = "Tell me the current time in the city Tokyo"
 
@@ -136,8 +136,8 @@ async def test_a_mission_whose_connection_is_removed_is_anybodys(zeo: Zeo, tmp_p
 
 
 async def test_a_message_to_a_folder_of_another_machine_is_thought_there_from_the_beginning(
-    zeo: Zeo,
-    tmp_path: Path,  # noqa: F811
+    zeo: Zeo,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     uri, folder = zeo.image(), tmp_path / "notes"
     folder.mkdir()
@@ -156,8 +156,8 @@ async def test_a_message_to_a_folder_of_another_machine_is_thought_there_from_th
 
 
 async def test_what_was_under_way_on_a_machine_is_resolved_there_and_by_no_other_kernel(
-    zeo: Zeo,
-    tmp_path: Path,  # noqa: F811
+    zeo: Zeo,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     uri, place, never = zeo.image(), Place(), Place()
     place.more = (PAY,)

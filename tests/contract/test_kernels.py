@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from batos.cluster import turn
+from batos.cluster import presence, turn
 from batos.cluster.membership import Alone
 from batos.cluster.turn import SessionTurn
-from batos.errors import ImageLocked, KernelRefused
+from batos.errors import ConfigError, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
 from batos.image.living_image import LivingImage
 from tests.support.kernels import TERMS, kernel, until
@@ -62,7 +62,7 @@ async def test_a_daemon_that_wants_the_image_to_itself_is_refused_beside_kernels
 
 
 async def test_a_file_is_no_image_for_several_kernels(tmp_path: Any) -> None:
-    with pytest.raises(ImageLocked, match=r"image\.kernels = many"):
+    with pytest.raises(ConfigError, match=r"image\.kernels = many"):
         async with kernel(f"file://{tmp_path}/image.fs"):
             pass
 
@@ -212,3 +212,32 @@ async def test_a_kernel_that_stands_still_in_its_turn_holds_nobody_up_for_long(p
 
 
 _IN_TURN = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE '%turn' AND state = 'idle in transaction'"
+
+
+async def test_a_kernel_that_wakes_beside_another_version_gives_up(postgres: Postgres) -> None:  # noqa: F811
+    uri, failed = postgres.image(), []
+    async with kernel(uri, "a", on_failed=failed.append) as (one, first):
+        await one.system(kernels.declare_gone, first.name, 0)
+        await one.system(kernels.register, "b", dataclasses.replace(TERMS, version="2.0"))
+        await until(lambda: failed)
+        assert isinstance(failed[0], ImageFailed)
+        assert "BAT OS 2.0" in str(failed[0])
+
+
+async def test_kernels_outlive_a_restart_of_the_server_and_none_of_them_counts_as_gone(postgres: Postgres) -> None:  # noqa: F811
+    uri = postgres.image()
+    async with kernel(uri, "a", lease_s=3) as (one, first), kernel(uri, "b", lease_s=3) as (other, second):
+        await until(lambda: first.others() and second.others())
+        await asyncio.to_thread(postgres.stop, "immediate")
+        await until(lambda: first._away and second._away)
+        await asyncio.to_thread(postgres.start)
+        await until(lambda: not first._away and not second._away)
+        beats = other.read(kernels.listed)
+        assert [one.gone for one in beats] == ["", ""]
+        await until(lambda: len(held_locks(postgres)) == 2)
+        assert (first.name, second.name) == ("a.1", "b.2")
+        await one.system(kernels.beat, "a.1")
+
+
+def held_locks(postgres: Postgres) -> list[tuple[object, ...]]:  # noqa: F811
+    return postgres.ask(f"SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = {presence._LOCKS} AND objsubid = 2")

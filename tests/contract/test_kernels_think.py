@@ -11,8 +11,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.image import journal, ledger, ownership
-from batos.image.mission_record import MissionRecord
-from tests.support.kernels import Standstill, daemon, until
+from tests.support.kernels import Standstill, daemon, record, until
 from tests.support.missions import FakeInference, mind, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
@@ -34,10 +33,6 @@ class Queued(FakeInference):
         self.queued.set()
         await self.turn.wait()
         return await super().chat(request, **more)
-
-
-def record(kernel: Kernel, id: str) -> MissionRecord:
-    return kernel.image.read(lambda root: ledger.record_of(root, id))
 
 
 def is_complete(kernel: Kernel, *ids: str) -> bool:

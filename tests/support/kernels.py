@@ -12,8 +12,10 @@ from typing import Any
 from batos.app.kernel import Kernel
 from batos.cluster.membership import Membership
 from batos.cluster.presence import SessionPresence
+from batos.image import ledger
 from batos.image.kernels import KernelTerms
 from batos.image.living_image import LivingImage
+from batos.image.mission_record import MissionRecord
 from tests.support.missions import FakeInference, mind
 
 TERMS = KernelTerms("codex", "1.0", 6)
@@ -42,9 +44,11 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 @contextlib.asynccontextmanager
-async def daemon(folder: Path, uri: str, inference: FakeInference, name: str = "k", **more: Any) -> AsyncIterator[Kernel]:
+async def daemon(
+    folder: Path, uri: str, inference: FakeInference, name: str = "k", *, lease_s: float = LEASE_S, **more: Any
+) -> AsyncIterator[Kernel]:
     """A whole kernel among others, with an inference of its own."""
-    image = {"uri": uri, "kernels": "many", "kernel_name": name, "lease_s": LEASE_S, "look_s": LOOK_S}
+    image = {"uri": uri, "kernels": "many", "kernel_name": name, "lease_s": lease_s, "look_s": LOOK_S}
     folder = folder / name
     folder.mkdir(exist_ok=True)
     async with mind(folder, inference, image=image, **{"remember": "off", "shutdown_s": 0.1, **more}) as kernel:
@@ -81,3 +85,8 @@ class Standstill:
     async def __aexit__(self, *failure: object) -> None:
         self._membership._presence.survey = self._survey  # type: ignore[method-assign]
         self._go_on.set()
+
+
+def record(kernel: Kernel, id: str) -> MissionRecord:
+    """A mission as a kernel finds it now."""
+    return kernel.image.read(lambda root: ledger.record_of(root, id))
