@@ -72,6 +72,8 @@ class KernelInfo:
     draining: bool
     """True if it takes up no mission any more."""
     leads: bool
+    network: str = ""
+    """Identity of the network that it is in: kernels of one network have the same addresses of loopback."""
     acts: bool = False
     """True if missions act outside from its machine (`batos.image.identity`)."""
     unfit: tuple[str, ...] = ()
@@ -101,6 +103,7 @@ class KernelRecord(Persistent):
     """Number that rises while it lives, where the image itself is what tells of its life."""
     gone = ""
     draining = False
+    network = ""
     acts = False
     unfit: tuple[str, ...] = ()
     abilities: tuple[str, ...] = ()
@@ -206,8 +209,8 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
 
 
 def describe(root: Root, name: str, **facts: Any) -> None:
-    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`, `acts`, `unfit`, `abilities`, `loaded`. One
-    that is gone stays as it is.
+    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`, `network`, `acts`, `unfit`,
+    `abilities`, `loaded`. One that is gone stays as it is.
 
     :raises KernelRefused: for a profile that other kernels do not have.
     """
@@ -325,7 +328,9 @@ def living(root: Root) -> list[KernelRecord]:
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:
     models = tuple(ModelContent(*model) for model in one.models)
     facts = (one.endpoint, one.doors, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
-    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.acts, one.unfit, one.loaded, one.abilities)
+    return KernelInfo(
+        one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.network, one.acts, one.unfit, one.loaded, one.abilities
+    )
 
 
 def _living(held: Kernels | None) -> list[KernelRecord]:

@@ -157,9 +157,7 @@ class Fitness:
             return ""
         if self.reasons:
             return f"this kernel is unfit: {'; '.join(self.reasons)}"
-        here = kernels.host_of(self.name)
-        there = self._image.read(machines.machine_of, mission)
-        if there not in ("", here):
+        if there := self._image.read(machines.machine_of, mission):
             return f"it needs a connection of {there}, and is thought there"
         needs = needs_of(mission)
         if not needs or self._able.covers(needs) or not any(able.covers(needs) for able, _ in self._others):
@@ -180,8 +178,7 @@ class Fitness:
         """Return why no living kernel takes up a mission, in words; "" if one may."""
         if not self.name or not (mine := self.why_not(mission)):
             return ""
-        there = self._image.read(machines.machine_of, mission)
-        if there and there != kernels.host_of(self.name):
+        if there := self._image.read(machines.machine_of, mission):
             known = [one for one in self._image.read(kernels.listed) if one.host == there and not one.gone]
             if not known:
                 return f"it needs a connection of {there}, and no kernel runs there: start it, or `batos tools remove` the connection"

@@ -114,7 +114,7 @@ class Toolbox:
         :raises NeedMachine: if its connection belongs to another machine.
         """
         connection, tool = self.find(name)
-        if there := machines.elsewhere(connection.spec, self.machine):
+        if self.machine and (there := self._image.read(machines.elsewhere, connection.spec)):
             raise NeedMachine(connection.spec.name, there)
         check_arguments(name, tool, arguments)
         connector = await self._connector(connection.spec)
@@ -156,7 +156,7 @@ class Toolbox:
         :raises UnknownTool: if there is no connection of that name.
         """
         spec = self.connection(name).spec
-        self._image.read(machines.check, machines.elsewhere(spec, self.machine), self.machine)
+        self._image.read(machines.check, self._image.read(machines.elsewhere, spec), self.machine)
         connector = self._open(spec, self.services)  # of its own: calls under way keep theirs
         try:
             tools = await self._offered(spec, connector)

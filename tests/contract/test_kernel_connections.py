@@ -62,6 +62,7 @@ async def at_desk(folder: Path, uri: str, name: str, place: Place, inference: Fa
         if "desk" not in box.connections():
             await box.add(ConnectionSpec("desk", "http", "https://desk.example", on="a"))
         give(kernel, toolbox=box)
+        await kernel.membership.describe(network=name)  # as if each were on a machine of its own
         yield kernel
 
 
@@ -88,8 +89,6 @@ def test_programs_folders_and_loopback_belong_to_a_machine_and_other_addresses_t
     assert machines.placed(spec, "mill").on == ("mill" if of_one else EVERY)
     assert machines.placed(spec, "") == spec  # one daemon has the image to itself
     assert machines.placed(spec._replace(on="barn"), "mill").on == "barn"
-    assert machines.elsewhere(spec._replace(on="barn"), "mill") == "barn"
-    assert machines.elsewhere(spec._replace(on="barn"), "") == ""
 
 
 def test_an_api_whose_server_is_on_loopback_belongs_to_the_machine() -> None:
@@ -106,6 +105,22 @@ async def test_a_mission_that_calls_a_tool_of_another_machine_goes_on_there(zeo:
         assert [len(place.calls), len(never.calls)] == [1, 0]
         assert "17:45" in json.dumps(ended.result)
         assert [e.state for e in one.image.read(effects.load, "m1")] == [effects.DONE]
+
+
+@pytest.mark.parametrize(("same", "there"), [(True, ""), (False, "a")])
+async def test_an_address_of_loopback_is_reached_by_other_kernels_of_the_same_machine_and_a_program_is_not(
+    zeo: Zeo,  # noqa: F811
+    tmp_path: Path,
+    same: bool,
+    there: str,
+) -> None:
+    uri = zeo.image()
+    local, program = (ConnectionSpec("x", kind, place, on="a") for kind, place in (("http", "http://127.0.0.1:80"), ("program", "/bin/ls")))
+    async with daemon(tmp_path, uri, FakeInference(), "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        if not same:
+            await other.membership.describe(network="another")
+        assert [other.image.read(machines.elsewhere, spec) for spec in (local, program)] == [there, "a"]
+        assert [one.image.read(machines.elsewhere, spec) for spec in (local, program)] == ["", ""]
 
 
 async def test_a_mission_for_a_machine_that_is_away_waits_and_says_for_what(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
