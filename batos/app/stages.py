@@ -432,6 +432,7 @@ async def build_missions(
         )
         fitness = Fitness(image, substrate.needed(mind.memory.embedder_name), storage.membership.describe)
         fitness.hindrance = tools.hindrance
+        await storage.membership.describe(unfit=fitness.reasons)
         fitness.loads = substrate.loads(mind.router.guess)
         storage.membership.on_renamed(substrate.republish)
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)

@@ -138,8 +138,25 @@ async def test_a_kernel_without_a_model_or_without_its_ollama_is_unfit_meanwhile
         servers[1].stop()
         looks_anew(second)
         await until(lambda: any("does not answer" in why for why in unfit(first, "b")), "its Ollama is away")
+        assert first.membership.leads
         servers[1].start()
         await until(lambda: not unfit(first, "b"), "its Ollama is back")
+
+
+async def test_a_kernel_that_stays_unfit_gives_the_lead_to_one_that_is_fit(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    async with two(tmp_path, zeo, servers) as (first, second):
+        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        assert first.membership.leads
+        servers[0].stop()
+        looks_anew(first)
+        await until(lambda: second.membership.leads and not first.membership.leads, "the other leads")
+        servers[0].start()
+        await until(lambda: not unfit(first, "a"), "it is fit again")
+        assert second.membership.leads
 
 
 async def test_what_one_kernel_has_paid_for_another_finds_though_its_models_digests_differ(
