@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TypeGuard
 
 WIRE = Path(__file__).parents[1] / "batos" / "wire"
-SOURCES = tuple(WIRE / f"{name}.py" for name in ("client", "schedule_client", "notice_client", "hook_client", "folder_client"))
+NAMES = ("client", "schedule_client", "notice_client", "hook_client", "folder_client", "kernel_client")
+SOURCES = tuple(WIRE / f"{name}.py" for name in NAMES)
 TARGET = WIRE / "sync_client.py"
-CLASSES = ("Client", "Operating", "Scheduling", "Noticing", "Hooking", "FolderWatching")
+CLASSES = ("Client", "Operating", "Scheduling", "Noticing", "Hooking", "FolderWatching", "KernelReading")
 """The classes whose methods a client has, in the order in which they are written."""
 
 HEAD = '''"""The client for callers without an event loop: `SyncClient`.

@@ -40,7 +40,7 @@ from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
 from batos.mind.router import PersonaForecast, recent_personas
-from batos.missions.fitness import MissionLoads, NeededModels
+from batos.missions.fitness import EMBEDS, MissionLoads, NeededModels
 from batos.missions.mission_queue import Grouping
 from batos.objects import Root
 
@@ -205,7 +205,7 @@ class ModelRuntime:
         used: dict[str, list[str]] = {}
         for persona in self._personas:
             used.setdefault(self.model_of(persona), []).append(persona)
-        return {**{model: ", ".join(personas) for model, personas in used.items()}, self.profile.embedder: "embedder"}
+        return {**{model: ", ".join(personas) for model, personas in used.items()}, self.profile.embedder: EMBEDS}
 
     def _abilities(self) -> Needs:
         """Return what all models with which personas speak are able to do, as they are loaded here."""

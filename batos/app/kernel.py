@@ -50,7 +50,7 @@ class Kernel:
         self.console = self.doors.console if self.doors is not None else None
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
         self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk
-        self.bus, self.events, self.membership = storage.bus, storage.events, storage.membership
+        self.bus, self.events, self.membership, self.lead = storage.bus, storage.events, storage.membership, storage.lead
         self.substrate, self.metrics, self.loop = models.substrate, models.metrics, models.loop
         self.costs, self.upkeep, self.backups = upkeep.costs, upkeep.upkeep, upkeep.backups
         self.likeness, self.router, self.memory = memory.likeness, memory.router, memory.memory

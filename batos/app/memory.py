@@ -69,7 +69,7 @@ class MemoryRuntime:
         self._look_back: Callable[[], object] = lambda: None
         self._index: LiveCollection
         self._shared: SharedCollection | None = None
-        self._seen = self._indexd = b""
+        self._seen = self._lived = b""
 
     async def open(
         self,
@@ -243,15 +243,15 @@ class MemoryRuntime:
         if self._shared is None:
             return
         self.curator.flush_due()
+        self._shared.look(root)
         seen = zodb_patches.first_unseen(root._p_jar)
         if seen == self._seen:
             return
-        self._shared.look(root)
         self.ingest.look(root)
         if (lived := root["lobby"].memory._slots.get("lived")) is not None:
             lived._p_activate()
-            if lived._p_serial != self._indexd:  # another kernel redid a mission, which is to be remembered again
-                self._indexd = lived._p_serial
+            if lived._p_serial != self._lived:  # another kernel redid a mission, which is to be remembered again
+                self._lived = lived._p_serial
                 self._look_back()
         self._seen = seen
 

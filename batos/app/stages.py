@@ -26,6 +26,7 @@ from batos.api.administration import FactRequests, ModelRequests, PersonaRequest
 from batos.api.dispatcher import Dispatcher
 from batos.api.folders import FolderRequests
 from batos.api.hooks import HookRequests
+from batos.api.kernels import KernelRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
@@ -40,6 +41,7 @@ from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
 from batos.app.notices import notice_requests
+from batos.app.other_kernels import OtherKernels
 from batos.app.tools import ToolStage
 from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
@@ -82,6 +84,7 @@ from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
+    from batos.app.shared_turns import SharedTurns
     from batos.metrics import Metrics
 
 log = structlog.get_logger("batos")
@@ -432,10 +435,12 @@ async def build_missions(
         )
         fitness = Fitness(image, substrate.needed(mind.memory.embedder_name), storage.membership.describe)
         fitness.hindrance = tools.hindrance
+        await storage.membership.describe(unfit=fitness.reasons)
         fitness.loads = substrate.loads(mind.router.guess)
         storage.membership.on_renamed(substrate.republish)
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
         scheduler.sweep.may_claim, scheduler.sweep.nearness, scheduler.sweep.hindrance = fitness.may_claim, fitness.nearness, fitness.waits
+        scheduler.sweep.recheck = fitness.look
         scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
@@ -462,6 +467,8 @@ class StartedStages:
     begun: float
     """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
+    others: OtherKernels | None = None
+    """The other kernels of the image, once they are heard."""
     reloaded: Record = field(default_factory=dict)
     """The outcome of the last reload; empty before the first."""
 
@@ -491,6 +498,7 @@ class StartedStages:
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
+            **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
             **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
             "tools": self.tools.facts(),
@@ -515,6 +523,7 @@ class TransportStage:
     schedules: Schedules
     folders: FolderRequests
     notices: NoticeRequests
+    kernels: KernelRequests
     listener: Listener | None
 
 
@@ -526,14 +535,24 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
     models.metrics.show(facts.info)
     async with Lifetime() as life:
         uploads, leader = Uploads(image, settings), Leader(storage.membership)
+        others = OtherKernels(storage.membership, storage.events, scheduler, settings, facts.drain)
+        facts.others = others
         accepting = MissionRequests(
-            image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
+            image,
+            scheduler,
+            storage.events,
+            mind.router,
+            uploads,
+            ratings=models.loop,
+            watches_per_client=WireLimits.of(settings).watches,
+            elsewhere=others.live,
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
         watched = FolderRequests(
             image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
         )
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
+        storage.membership.on_look(facts.tools.toolbox.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -554,6 +573,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 EffectRequests(image, scheduler),
                 schedules,
                 watched,
+                others.requests,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
             ],
@@ -566,11 +586,21 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             facts.endpoints = list(listener.bound)
             if facts.doors is not None:  # its failure is logged and ends nothing else
                 plain = DirectModel(models.inference, lambda: substrate.profile)
-                life.background(facts.doors.run(dispatcher, plain, storage.events.listen), "doors")
+                turns = _shared_turns(image, settings) if image.kernel else None
+                life.background(facts.doors.run(dispatcher, plain, storage.events.listen, storage.events.follow, turns), "doors")
                 life.push_async_callback(facts.doors.stop)
+        address = facts.doors.address if facts.doors is not None else ""
+        await life.enter_async_context(others.heard(listener, address))
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener)
+
+
+def _shared_turns(image: LivingImage, settings: Settings) -> SharedTurns:
+    from batos.app.shared_turns import SharedTurns  # imported late: one daemon alone has its own log, and loads it when it is called
+    from batos.doors.access import DoorLimits
+
+    return SharedTurns(image, DoorLimits.of(settings).turns)
 
 
 # --- autonomy

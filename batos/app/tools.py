@@ -104,7 +104,7 @@ async def open_tools(settings: Settings, image: LivingImage, membership: Members
         if machine:
             for name in await image.system(machines.adopt, machine):
                 log.info("connection_adopted", name=name, machine=machine)
-            await membership.describe(acts=not state.suspended)
+            await membership.describe(network=machines.network(), acts=not state.suspended)
             life.background(stage.joined(), "right to act")
         yield stage
 

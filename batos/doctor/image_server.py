@@ -6,6 +6,7 @@ Nothing is written, and no message holds a password.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -78,15 +79,14 @@ def _zeo(settings: Settings) -> Check:
 
 @contextlib.contextmanager
 def _connected(uri: str, settings: Settings) -> Iterator[_Server]:
-    import psycopg2
-
+    driver = importlib.import_module("psycopg2")  # of the extra `postgres`
     parts = urlsplit(uri)
     options = parse_qs(parts.query)
     about = {"dbname": parts.path[1:], "user": parts.username, "password": parts.password, "host": parts.hostname, "port": parts.port}
     with contextlib.ExitStack() as stack:
         sessions = []
         for _ in range(2):
-            session = psycopg2.connect(connect_timeout=_CONNECT_S, application_name="batos doctor", **about)
+            session = driver.connect(connect_timeout=_CONNECT_S, application_name="batos doctor", **about)
             stack.callback(session.close)
             session.autocommit = True
             sessions.append(session)

@@ -10,6 +10,7 @@ An image that one daemon has to itself has no kernels: `me` is empty there, and 
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,8 @@ class KernelInfo:
     endpoint: str
     doors: str
     """Address of its HTTP server; empty: it has none."""
+    wire_key: str
+    """Public key of its endpoint; empty: it asks for no keys."""
     version: str
     codex: str
     profile: str
@@ -72,6 +75,12 @@ class KernelInfo:
     draining: bool
     """True if it takes up no mission any more."""
     leads: bool
+    began: float
+    """Time of its registration, in seconds since the epoch."""
+    ended: float
+    """Time at which it ended, or was found to be gone; 0 while it lives."""
+    network: str = ""
+    """Identity of the network that it is in: kernels of one network have the same addresses of loopback."""
     acts: bool = False
     """True if missions act outside from its machine (`batos.image.identity`)."""
     unfit: tuple[str, ...] = ()
@@ -94,6 +103,8 @@ class KernelRecord(Persistent):
 
     endpoint = ""
     doors = ""
+    wire_key = ""
+    began = ended = 0.0
     profile = ""
     models: tuple[tuple[str, str, str], ...] = ()
     """Name, digest and content of each."""
@@ -101,6 +112,7 @@ class KernelRecord(Persistent):
     """Number that rises while it lives, where the image itself is what tells of its life."""
     gone = ""
     draining = False
+    network = ""
     acts = False
     unfit: tuple[str, ...] = ()
     abilities: tuple[str, ...] = ()
@@ -108,6 +120,7 @@ class KernelRecord(Persistent):
 
     def __init__(self, name: str, terms: KernelTerms) -> None:
         self.name, self.codex, self.version, self.format = name, terms.codex, terms.version, terms.format
+        self.began = time.time()
         if terms.profile:
             self.profile = terms.profile
 
@@ -206,8 +219,8 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
 
 
 def describe(root: Root, name: str, **facts: Any) -> None:
-    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`, `acts`, `unfit`, `abilities`, `loaded`. One
-    that is gone stays as it is.
+    """Change facts of a kernel's record: `endpoint`, `doors`, `wire_key`, `profile`, `models`, `draining`, `network`, `acts`, `unfit`,
+    `abilities`, `loaded`. One that is gone stays as it is.
 
     :raises KernelRefused: for a profile that other kernels do not have.
     """
@@ -245,7 +258,7 @@ def declare_gone(root: Root, name: str, seen: int, why: str = SILENT) -> bool:
         return True
     if record.beat != seen:
         return False
-    record.gone = why
+    record.gone, record.ended = why, time.time()
     return True
 
 
@@ -254,13 +267,13 @@ def leave(root: Root, name: str) -> None:
     hand_over(root, name)
     record = root[KERNELS].runs.get(name)
     if record is not None and not record.gone:
-        record.gone = ENDED
+        record.gone, record.ended = ENDED, time.time()
 
 
 def end_all(root: Root) -> None:
     """Declare all kernels gone: a daemon has the image to itself."""
     for one in _living(root.get(KERNELS)):
-        one.gone = EXCLUSIVE
+        one.gone, one.ended = EXCLUSIVE, time.time()
 
 
 def take_lead(root: Root, name: str) -> int:
@@ -324,8 +337,9 @@ def living(root: Root) -> list[KernelRecord]:
 
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:
     models = tuple(ModelContent(*model) for model in one.models)
-    facts = (one.endpoint, one.doors, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
-    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.acts, one.unfit, one.loaded, one.abilities)
+    facts = (one.endpoint, one.doors, one.wire_key, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
+    more = {name: getattr(one, name) for name in ("began", "ended", "network", "acts", "unfit", "loaded", "abilities")}
+    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, **more)
 
 
 def _living(held: Kernels | None) -> list[KernelRecord]:

@@ -26,6 +26,8 @@ from batos.tools import machines
 log = structlog.get_logger("batos.cluster")
 LOOK_S = 1.0
 """Seconds between two looks at the own models."""
+EMBEDS = "embedder"
+"""Purpose of the model that embeds."""
 EMBEDDER = "(embedder)"
 """Name under which the identity of the embedder is published among the models."""
 _NOT_LOOKED = "its models are not looked at yet"
@@ -35,7 +37,7 @@ _AWAY = ("unreachable", "breaker", "timeout")
 class NeededModels(NamedTuple):
     """Models that a kernel must have, and what they are able to do.
 
-    :ivar named: returns the models by name, each with what it is for, in words.
+    :ivar named: returns the models by name, each with what it is for, in words: the personas that speak with it, or `EMBEDS`.
     :ivar digest: asks for a model as the image knows it (`batos.bridge.shared_digests`); raises InferenceFailed where it cannot be used.
     :ivar embedder: returns the identity of the embedder of memory.
     :ivar able: returns what all models that speak for personas are able to do; everything, where nothing says otherwise.
@@ -128,8 +130,10 @@ class Fitness:
             except InferenceFailed as e:
                 if e.cause == "model_missing":
                     await self._image.system(shared_models.withdraw, tagged(model))
+                    if purpose == EMBEDS:  # searches go by words meanwhile
+                        continue
                 reasons.setdefault(_why(e, model), []).append(purpose)
-        if "embedder" not in itertools.chain.from_iterable(reasons.values()) and (why := await self._other_embedder(self._models)):
+        if EMBEDS not in itertools.chain.from_iterable(reasons.values()) and (why := await self._other_embedder(self._models)):
             reasons[why] = ["memory"]
         told = tuple(f"{why} ({', '.join(of)})" for why, of in reasons.items())
         return told, Needs() if told else self._models.able()
@@ -157,9 +161,7 @@ class Fitness:
             return ""
         if self.reasons:
             return f"this kernel is unfit: {'; '.join(self.reasons)}"
-        here = kernels.host_of(self.name)
-        there = self._image.read(machines.machine_of, mission)
-        if there not in ("", here):
+        if there := self._image.read(machines.machine_of, mission):
             return f"it needs a connection of {there}, and is thought there"
         needs = needs_of(mission)
         if not needs or self._able.covers(needs) or not any(able.covers(needs) for able, _ in self._others):
@@ -180,8 +182,7 @@ class Fitness:
         """Return why no living kernel takes up a mission, in words; "" if one may."""
         if not self.name or not (mine := self.why_not(mission)):
             return ""
-        there = self._image.read(machines.machine_of, mission)
-        if there and there != kernels.host_of(self.name):
+        if there := self._image.read(machines.machine_of, mission):
             known = [one for one in self._image.read(kernels.listed) if one.host == there and not one.gone]
             if not known:
                 return f"it needs a connection of {there}, and no kernel runs there: start it, or `batos tools remove` the connection"

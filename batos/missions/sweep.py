@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -29,8 +29,10 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.mind")
 
-LOOKED_AT = 500
-"""Missions whose records one look reads; where more are pending, the others have their turn at the next looks."""
+LOOKED_AT = 200
+"""Missions whose records one look reads at most, which may come from the server one by one; the others have their turn later."""
+IN_TURN, FEW = 40, 1000
+"""Missions that one look reads in turn where more than `FEW` are pending: their records are not all in the connection's cache."""
 GONE_KEPT = 8
 """Records of kernels that are gone, the newest, that stay for who asks what became of them."""
 PATIENCE_LOOKS = 5
@@ -88,6 +90,8 @@ class MissionSweep:
         self._image, self._membership, self._scheduler, self._concurrent = image, membership, scheduler, concurrent
         self.may_claim: Callable[[MissionRecord], bool] = lambda record: True
         """Returns True if this kernel can think a mission: its models are there."""
+        self.recheck: Callable[[], Awaitable[None]] = _nothing
+        """Looks anew whether this kernel is fit: an inference has failed here."""
         self.nearness: Callable[[MissionRecord], int] = lambda record: HERE
         """Returns where a mission's model is in memory: one of `batos.missions.fitness`."""
         self.hindrance: Callable[[MissionRecord], str] = lambda record: ""
@@ -104,6 +108,16 @@ class MissionSweep:
     def begins(self, record: MissionRecord) -> bool:
         """Return True if a mission that was sent to this kernel begins here: no other one has its model loaded already."""
         return self.may_claim(record) and self.nearness(record) != ELSEWHERE
+
+    def why_waits(self, id: str) -> str:
+        """Return why no kernel takes up a mission that waits, in words; "" if one may, or has it."""
+        record = self._image.read(_free_record, id)
+        return "" if record is None else self.hindrance(record)
+
+    async def is_unfit(self, record: MissionRecord) -> bool:
+        """Return True if this kernel cannot think a mission any more, since an inference of it failed, and another one may."""
+        await self.recheck()
+        return not self.may_claim(record)
 
     def look(self, root: Root) -> None:
         """Take up what is to be taken up, and let go what is lost."""
@@ -138,7 +152,7 @@ class MissionSweep:
                 left -= 1
             if left <= 0:
                 return
-        for _ in range(min(left, len(pending))):
+        for _ in range(min(left, len(pending), IN_TURN if len(pending) > FEW else left)):
             id = next(self._turn, "")
             if not id:
                 self._turn = iter(pending)
@@ -230,6 +244,15 @@ class MissionSweep:
         named = {one.owner for one in self._seen.values()}
         if (found := tuple(name for name in gone if name not in named)) and len(self._seen) == len(root["ledger"].pending):
             self._image.later(kernels.prune, found)
+
+
+def _free_record(root: Root, id: str) -> MissionRecord | None:
+    mission = root["ledger"].missions.get(id)
+    return None if mission is None or mission.state in ledger.FINAL or not ownership.free(root, mission) else ledger.describe(mission)
+
+
+async def _nothing() -> None:
+    pass
 
 
 def _order(record: MissionRecord) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """Which machine a connection belongs to, where several kernels serve one image.
 
 A program, a folder, a server that is started as a process and an address of loopback are things of one machine: of that where their
-connection was added. An address elsewhere can be reached from all. A call is made on the machine of its connection, and an effect in doubt
-is resolved there: no other kernel can look, or end the process that may be at it still. A mission that needs one is handed over to it.
+connection was added. An address elsewhere can be reached from all, one of loopback also from other kernels of the same machine. A call is
+made on the machine of its connection, and an effect in doubt is resolved there: no other kernel can look, end the process that may be at
+it still, or has the notes of a folder's changes. A mission that needs one is handed over to it.
 
 Where one daemon has the image to itself, its machine has no name (`""`), and nothing is kept or asked.
 """
@@ -11,6 +12,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
+import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from batos.errors import BatosSignal, InvalidInput
@@ -70,9 +74,25 @@ def placed(spec: ConnectionSpec, here: str) -> ConnectionSpec:
     return spec._replace(on=here if is_of_a_machine(spec) else EVERY)
 
 
-def elsewhere(spec: ConnectionSpec, here: str) -> str:
-    """Return the machine that a connection belongs to if it is another one; "" if it can be used here."""
-    return spec.on if here and spec.on not in ("", EVERY, here) else ""
+def elsewhere(root: Root, spec: ConnectionSpec) -> str:
+    """Return the machine that a connection belongs to if it is another one; "" if the kernel of this root can use it."""
+    me = kernels.me(root)
+    here = kernels.host_of(me)
+    if not here or spec.on in ("", EVERY, here):
+        return ""
+    if "://" not in spec.place.split(" ", 1)[0]:
+        return spec.on
+    known = kernels.listed(root)
+    network = next((one.network for one in known if one.name == me), "")
+    return "" if network and any(one.host == spec.on and one.network == network for one in known) else spec.on
+
+
+def network() -> str:
+    """Return the identity of the network that this process is in: loopback addresses are the same for all of one."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return socket.gethostname()
 
 
 def check(root: Root, on: str, here: str) -> None:
@@ -107,15 +127,15 @@ def adopt(root: Root, here: str) -> list[str]:
 
 
 def machine_of(root: Root, mission: MissionRecord) -> str:
-    """Return the machine that a mission has to be thought on, as far as it is known before: that of the connection that it was handed over
-    for, that it sends a message to, or that a grant of its own names. "" if any will do.
+    """Return the other machine that a mission has to be thought on, as far as it is known before: that of the connection that it was handed
+    over for, that it sends a message to, or that a grant of its own names. "" if this kernel will do.
     """
     for name in _connections_of(root, mission):
         held = root["lobby"].tools._slots.get(name)
         if isinstance(held, UvmObject) and connections.is_connection(root, held):
-            on: str = getattr(held, "on", "")
-            if on not in ("", EVERY):
-                return on
+            there = elsewhere(root, connections.pinned(held).spec)
+            if there:
+                return there
     return ""
 
 

@@ -66,6 +66,7 @@ from batos.wire.hook_schemas import (
     HookRollRequest,
     HooksRequest,
 )
+from batos.wire.kernel_schemas import KernelsRequest
 from batos.wire.notice_schemas import (
     NoticeAddRequest,
     NoticeLogRequest,
@@ -106,12 +107,12 @@ __all__ = [
     "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
     "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
     "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
-    "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
-    "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
-    "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
-    "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
-    "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
-    "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
+    "Image", "InfoRequest", "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest",
+    "MetricsRequest", "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest",
+    "NoticeRemoveRequest", "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest",
+    "RateRequest", "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest",
+    "SchedulePauseRequest", "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest",
+    "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
     "ToolDescribeRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest",
     "ToolTestRequest", "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest",
     "UndoRequest", "UploadRequest", "WatchRequest",
@@ -392,5 +393,5 @@ OPS: dict[str, type[Request]] = {
     "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
     "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
     "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
-    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest,
+    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "kernels": KernelsRequest,
 }  # fmt: skip

@@ -688,3 +688,10 @@ class SyncClient(SyncConnection):
     def folder_run(self, name: str) -> dict[str, Any]:
         """Make missions of the files that are there and became none; `reopened` is their number."""
         return self._run(self._client.folder_run(name))
+
+    def kernels(self, *, drain: bool = False) -> dict[str, Any]:
+        """Return `kernels`, those that serve the image, and `name`, that of the one that answers; "" where it has its image to itself.
+
+        :param drain: let the one that answers take up no missions any more, end those `under_way`, and stop.
+        """
+        return self._run(self._client.kernels(drain=drain))

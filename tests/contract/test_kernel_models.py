@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,12 +13,15 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.bridge.capabilities import content_of
 from batos.errors import InferenceFailed, InvalidInput
-from batos.image import kernels, shared_models
+from batos.image import kernels, ledger, shared_models
+from batos.image.mission_record import draft
+from batos.missions.fitness import ELSEWHERE, HERE, MissionLoads
 from batos.testing import ScriptedOllama
 from tests.support.cluster import member, ollama, other_manifest
 from tests.support.kernels import until
 from tests.support.servers import Zeo, zeo  # noqa: F401
 
+PLAN = json.dumps({name: f"what of {name}" for name in ("sage_facet_", "still_point_facet_", "plain_facet_")})
 BASE, EMBEDDER, VOICE = "smollm2:embedded", "minilm:embedded", "brick:embedded"
 
 
@@ -134,5 +138,116 @@ async def test_a_kernel_without_a_model_or_without_its_ollama_is_unfit_meanwhile
         servers[1].stop()
         looks_anew(second)
         await until(lambda: any("does not answer" in why for why in unfit(first, "b")), "its Ollama is away")
+        assert first.membership.leads
         servers[1].start()
         await until(lambda: not unfit(first, "b"), "its Ollama is back")
+
+
+async def test_a_kernel_that_stays_unfit_gives_the_lead_to_one_that_is_fit(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    async with two(tmp_path, zeo, servers) as (first, second):
+        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        assert first.membership.leads
+        servers[0].stop()
+        looks_anew(first)
+        await until(lambda: second.membership.leads and not first.membership.leads, "the other leads")
+        servers[0].start()
+        await until(lambda: not unfit(first, "a"), "it is fit again")
+        assert second.membership.leads
+
+
+async def test_what_one_kernel_has_paid_for_another_finds_though_its_models_digests_differ(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    uri = zeo.image()
+    for server in servers:
+        server.say(PLAN, when=lambda request: bool(request.get("format")))
+    servers[0].fail("slow", when=lambda request: not request.get("format"), times=None)  # its facets are never answered
+    async with member(tmp_path / "b", uri, servers[1], "b") as second:
+        async with member(tmp_path / "a", uri, servers[0], "a", daemon={"shutdown_s": 0.1}) as first:
+            await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+            other_manifest(servers[1], "robin:embedded")
+            looks_anew(second)
+            assert servers[0].models["robin:embedded"].digest != servers[1].models["robin:embedded"].digest
+            await first.scheduler.submit("m1", "I feel stuck: why is that?", {"persona": "robin", "depth": "facets"})
+            await until(lambda: len(servers[0].chats) > 1, "its plan is paid for")
+        await until(lambda: second.image.read(ledger.record_of, "m1").state == "COMPLETE", "the end")
+    assert [bool(chat.get("format")) for chat in servers[0].chats].count(True) == 1
+    assert len(servers[1].chats) > 1
+    assert not any(chat.get("format") for chat in servers[1].chats)
+
+
+async def test_missions_go_where_their_model_is_loaded(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    uri, size = zeo.image(), 10**9
+    more = {"missions": {"concurrent": 1}, "inference": {"memory_bytes": size + size // 2}}
+    async with (
+        member(tmp_path / "a", uri, servers[0], "a", **more) as first,
+        member(tmp_path / "b", uri, servers[1], "b", **more) as second,
+    ):
+        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        for server, kernel in zip(servers, (first, second), strict=True):
+            server.models["brick:embedded"] = dataclasses.replace(server.models["brick:embedded"], weights="b" * 64)
+            server.runners.sizes.update(dict.fromkeys(("robin:embedded", "brick:embedded"), size))
+            server.fail("slow", when=lambda request: request["model"] != EMBEDDER, times=None, seconds=0.1)
+            looks_anew(kernel)
+        for kernel in (first, second, first):
+            await kernel.fitness.look()
+        for kernel, persona in ((first, "robin"), (second, "brick")):
+            await kernel.scheduler.submit(f"of {persona}", "Say hello", {"persona": persona, "depth": "direct"})
+        await completed(first, "of robin", "of brick")
+        robin, brick = (draft("x", "Say hello", {"persona": persona}) for persona in ("robin", "brick"))
+        await until(lambda: (first.fitness.nearness(robin), second.fitness.nearness(brick)) == (HERE, HERE), "each has its own")
+        await until(lambda: (first.fitness.nearness(brick), second.fitness.nearness(robin)) == (ELSEWHERE, ELSEWHERE), "the others know")
+        before = [len(server.runners.loads) for server in servers]
+        ids = [f"m{n}" for n in range(24)]
+        for n, id in enumerate(ids):
+            persona, kernel = ("robin", "brick")[n // 2 % 2], (first, second)[n % 2]
+            await kernel.scheduler.submit(id, f"In which year was treaty {n} signed?", {"persona": persona, "depth": "direct"})
+        await completed(first, *ids)
+        switches = [len(server.runners.loads) - count for server, count in zip(servers, before, strict=True)]
+    assert sum(switches) <= 6, [server.runners.loads for server in servers]  # in turns it would be half of 24
+    assert min(len(server.chats) for server in servers) >= 6  # both had work
+
+
+async def test_a_mission_whose_model_is_not_loaded_has_its_turn_under_a_load_that_does_not_end(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    uri, size = zeo.image(), 10**9
+    more = {"missions": {"concurrent": 1}, "inference": {"memory_bytes": size + size // 2}}
+    async with (
+        member(tmp_path / "a", uri, servers[0], "a", **more) as kernel,
+        member(tmp_path / "b", uri, servers[1], "b", **more) as second,
+    ):
+        await until(lambda: not (second.fitness.reasons or kernel.fitness.reasons), "both are fit")
+        await second.membership.drain()  # it is there, and takes up nothing
+        kernel.scheduler.sweep.patience_s = 0.5
+        weights = {"robin": "r", "brick": "b"}
+        kernel.fitness.loads = MissionLoads(lambda: frozenset("r"), lambda record: weights[record.persona or "robin"])
+        servers[0].fail("slow", when=lambda request: request["model"] != EMBEDDER, times=None, seconds=0.05)
+        others = [f"r{n}" for n in range(100)]
+        for id in others[:4]:
+            await second.scheduler.submit(id, f"What of {id}?", {"persona": "robin", "depth": "direct"})
+        await second.scheduler.submit("brick", "What of it?", {"persona": "brick", "depth": "direct"})
+        sent = 4
+        while kernel.image.read(ledger.record_of, "brick").state != "COMPLETE":
+            assert sent < len(others)
+            if kernel.image.read(lambda root: len(root["ledger"].pending)) < 5:
+                await second.scheduler.submit(others[sent], f"What of {sent}?", {"persona": "robin", "depth": "direct"})
+                sent += 1
+            await kernel.image.system(lambda root: None)
+        assert sent > 5  # those whose model is loaded went before it
+
+
+async def completed(kernel: Kernel, *ids: str) -> None:
+    await until(lambda: all(kernel.image.read(ledger.record_of, id).state == "COMPLETE" for id in ids), f"the end of {ids}")

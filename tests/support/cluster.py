@@ -35,7 +35,7 @@ async def member(folder: Path, uri: str, server: ScriptedOllama, name: str, **mo
     """A kernel without endpoints, under that name; it is stopped with the block."""
     note_built(server.host, folder / "ollama")
     image = {"uri": uri, "kernels": "many", "kernel_name": name, "lease_s": LEASE_S, "look_s": LOOK_S}
-    given = {"image": image, "inference": {"host": server.host}, **more}
+    given = {**more, "image": image, "inference": {"host": server.host, **more.get("inference", {})}}
     kernel = await Kernel.start(settings(folder, **given), listen=False)
     try:
         yield kernel

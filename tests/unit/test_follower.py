@@ -68,6 +68,12 @@ def relink(root: Any, *ids: int) -> None:
     add(root, *ids, link=77, vectors=False)
 
 
+def embed(root: Any, *ids: int) -> None:
+    log = library_of(root).vectors["e"]
+    log.drop(ids)
+    log.add(ids, np.eye(len(ids), SIZE, 2, dtype=np.float32))
+
+
 def purge(root: Any) -> None:
     for log in (library_of(root).text, library_of(root).vectors["e"]):
         log.purge()
@@ -105,6 +111,8 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
     "dropped, back, purged": [(drop, 3, 4), (lambda root: add(root, 3, 4, words="back", vectors=False),), (purge,), (merged,)],
     "dropped, back, dropped again": [(drop, 3, 4), (add, 3, 4), (drop, 3, 4)],
     "dropped, back, dropped again, purged": [(drop, 3, 4), (add, 3, 4), (drop, 3, 4), (purge,)],
+    "another vector": [(embed, 3, 4)],
+    "another vector, and purged": [(embed, 3, 4), (purge,)],
     "vectors only": [(lambda root: library_of(root).vectors["e"].drop([3, 4]),)],
     "vectors only, purged": [(lambda root: library_of(root).vectors["e"].drop([3, 4]),), (purge,)],
 }
@@ -166,11 +174,24 @@ async def test_the_first_embedder_is_followed_and_another_is_loaded(tmp_path: Pa
 
         await image.system(serve)
         assert image.read(follower.look).reload
-        assert image.read(follower.look).reload, "until it is loaded"
         again = image.read(Follower.load)
         assert not look(image, again).changed
     finally:
         await image.close()
+
+
+async def test_after_a_purge_of_many_rows_it_is_loaded_anew_and_holds_the_right_chunks_until_then(
+    image: LivingImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batos.memory.follower.COMPARED", 3)
+    await do(image, (add, 1, 2, 3, 4), (add, 5), (add, 6))
+    follower = image.read(Follower.load)
+    await do(image, (relink, 3, 4), (drop, 5), (add, 7), (purge,))
+    assert image.read(follower.look).reload
+    view = follower.collection.view()
+    assert sorted(view.ids[~view.gone].tolist()) == [1, 2, 3, 4, 6, 7]
+    assert view.has[~view.gone].all()
+    assert not look(image, image.read(Follower.load)).changed
 
 
 async def test_a_look_that_is_broken_off_is_begun_again(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +231,28 @@ def test_rows_that_differ_have_other_signatures() -> None:
     found = [int(signatures(build([other]))[0]) for other in others]
     assert len({same[7], *found}) == len(others) + 1
     assert len(signatures(build([]))) == 0
+
+
+@pytest.mark.parametrize("looks", [True, False])
+async def test_what_is_committed_while_a_collection_is_loaded_anew_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    async with shared_memories(tmp_path) as (one, other):
+        shelver = other.recollection.shelver
+
+        async def in_helper(read: Any, load: Any) -> Any:
+            loaded = read(load)
+            made = prepare_document(Draft(NOTE, "n", [DraftPart("It says this.")], 0), shelver, source="n", mission="m", section_chars=600)
+            await other.image.system(store_document, made, build(made.entries))
+            if looks:
+                one.image.read(one.recollection.look)
+            return loaded
+
+        monkeypatch.setattr("batos.memory.live_collection.in_helper", in_helper)
+        await one.recollection.reload()
+        with one.image.snapshot() as root:
+            assert "n" in library_of(root).by_source
+            equals_a_fresh_one(root, one.recollection.collection)
 
 
 # --- numbers
