@@ -29,7 +29,7 @@ from batos.errors import Busy, ImageAway, ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.ownership import Overtaken
-from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit
+from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit, no_room
 from batos.image.storage import is_broken
 from batos.objects import Root
 
@@ -262,6 +262,9 @@ class Committer:
                     time.sleep(random.uniform(0, _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]))
                     tries += 1
                     continue
+                elif (full := no_room(e)) is not None:
+                    self._clean_up(full)
+                    raise full from e
                 else:
                     self._clean_up(e)
                     raise
@@ -284,7 +287,8 @@ class Committer:
             elif isinstance(e, TransientError):
                 self.stats["conflicts"] += 1
             else:
-                self._drop(e)
+                commit.failed = no_room(e) or e
+                self._drop(commit.failed)
 
     def _outcome(self, away: ImageAway, mark: str, since: bytes) -> BaseException | None:
         """Wait for the server; return None for a commit that came through, and a conflict, after which it is tried again, for another."""

@@ -36,7 +36,6 @@ from batos.image.unit_of_work import snapshot
 log = structlog.get_logger("batos.image")
 PART = ".copying"
 """Suffix of a copy's file until it is whole."""
-_DISK_FULL = "53100"  # SQLSTATE
 
 
 class CopyFacts(NamedTuple):
@@ -426,7 +425,7 @@ def _not_copied(target: str, failure: Exception) -> ImageError:
     said = " ".join(str(failure).split())[:300]
     if away := server.away_error(failure):
         said = away.message
-    hint = "make room at its server" if getattr(failure, "pgcode", None) == _DISK_FULL else "look at the target, and copy again"
+    hint = "make room at its server" if server.no_room(failure) else "look at the target, and copy again"
     return ImageError(f"the copy to {shown_uri(target)} is not whole ({type(failure).__name__}: {said}); {hint}: it goes on where it was")
 
 

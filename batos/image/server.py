@@ -10,6 +10,7 @@ transaction that no exclusive use passes. So a daemon that wants the image to it
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -47,6 +48,7 @@ IDLE_S = 30
 
 _RENEW_S = LEASE_S / 3
 _LOOK_S = 2.0  # between two looks at the session that holds the lock
+DISK_FULL = "53100"  # SQLSTATE
 _LOST = ("08", "57P01", "57P02", "57P03")  # SQLSTATE: connection exceptions, the server shuts down or starts
 _ENDING_S = 10.0  # that a daemon which is stopped waits for a look at the server, which may not answer
 _RECORD = "exclusive_use"  # key in the root
@@ -64,6 +66,15 @@ def away_error(failure: BaseException | None) -> ImageAway | None:
         if _is_lost(cause):
             return ImageAway(f"the server of the image cannot be reached ({_words(cause)}); missions go on when it is back")
         cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def no_room(failure: BaseException | None) -> OSError | None:
+    """Return the error of a full disk for a commit that found no room at PostgreSQL; None for another failure."""
+    while failure is not None:
+        if getattr(failure, "pgcode", None) == DISK_FULL:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "the disk of PostgreSQL")
+        failure = failure.__cause__ or failure.__context__
     return None
 
 
