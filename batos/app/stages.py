@@ -29,6 +29,7 @@ from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
+from batos.api.stepping import StepRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
@@ -67,6 +68,9 @@ from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.stepping.continuation import StepContinuation
+from batos.stepping.session import StepParts
+from batos.stepping.step_sessions import StepSessions
 from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
@@ -486,6 +490,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
         watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
+        parts = StepParts(settings, models.inference, functools.partial(work.improving.stage, work.attempt_services), work.improving.ground)
+        stepping = StepSessions(image, parts)
+        life.push_async_callback(stepping.stop)
+        life.background(stepping.run(), "stepping")
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -508,6 +516,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 watched,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus)),
             ],
         )
         listener = None
