@@ -137,7 +137,7 @@ def _refusal(session: StepSession, found: list[dict[str, Any]]) -> StepConflict:
     named = "; ".join(f"{one['target']} (by {one['mission'] or 'BAT OS itself'})" for one in found[:3])
     more = f", and {len(found) - 3} more" if len(found) > 3 else ""
     return StepConflict(
-        f"the image went on meanwhile, and was changed where you changed it: {named}{more}. Look at it as it is now; then drop your change, "
+        f"the image went on meanwhile, and was changed where you changed it: {named}{more}. Look at it as it is now: drop your change, "
         f"or continue mission {session.id!r} with yours anyway",
         conflicts=found,
     )
