@@ -474,6 +474,7 @@ class TransportStage:
     folders: FolderRequests
     notices: NoticeRequests
     listener: Listener | None
+    stepping: StepSessions
 
 
 @contextlib.asynccontextmanager
@@ -531,7 +532,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener, stepping)
 
 
 # --- autonomy

@@ -167,10 +167,13 @@ class StepSession:
     def error(self) -> tuple[dict[str, Any], bool] | None:
         """Return the error that ended the thinking as the wire shows it, and True if it is only recorded: the mission was not brought to
         it again."""
-        if self.run.error is not None:
-            asked = self.source.asked
-            return as_error(self.run.error).to_wire(), bool(asked) and asked[-1].source == MISSING
-        return self._recorded
+        error, known = self.run.error, self.mission.failure
+        if error is None:
+            return self._recorded
+        is_missing = self.run.attempt.tools.was_tied or any(one.source == MISSING for one in self.source.asked[-1:])
+        if is_missing and known is not None and not self.edits:
+            return known["error"], True
+        return as_error(error).to_wire(), is_missing
 
     # --- looking
 
@@ -271,7 +274,10 @@ class StepSession:
         await self._anew()
         await self._go(never)
         failure = self.mission.failure
-        if failure is None or self.edits or self.run.question is not None:
+        if failure is None or self.edits:
+            return
+        if self.run.question is not None:  # it waited here; the error of one that is over came from outside
+            self._recorded = (failure["error"], True) if self.mission.record.is_final else None
             return
         state = failure["context"].get("state", "")
         if self.run.error is not None and self.run.attempt.reached == state:
