@@ -517,7 +517,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 watched,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
-                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus)),
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
             ],
         )
         listener = None

@@ -456,6 +456,26 @@ async def test_what_mends_is_counted_once_and_the_cost_of_the_mission_too(world:
     assert sum(row.inferences for row in world.kernel.image.read(total_spent)) == 5
 
 
+async def test_memory_forgets_the_failure_and_remembers_the_answer(world: Failing) -> None:
+    def documents() -> dict[str, str]:
+        library = world.kernel.image.read
+        return library(lambda root: {  # type: ignore[no-any-return]
+            one.source: one.kind for one in root["lobby"].memory.library.documents.values() if one.source.startswith("mission:")
+        })  # fmt: skip
+
+    async def remembered(kind: str) -> None:
+        while documents().get("mission:m1") != kind:
+            await world.kernel.image.system(lambda root: None)
+
+    await failed(world, "answer: refused")
+    await remembered("failure")
+    await opened(world)
+    await edit(world, "answer", "5", ANSWER)
+    await continued(world)
+    await remembered("mission")
+    assert documents() == {"mission:m1": "mission"}, "what mends is no memory of its own"
+
+
 # --- sessions
 
 
