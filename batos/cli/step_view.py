@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from batos.cli.output import Output, one_line
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Reply = Mapping[str, Any]
+
+
+class SilentOutput(Output):
+    """Output that nobody reads: with `--json` only the document at the end is printed."""
+
+    @cached_property
+    def console(self) -> Console:
+        """Return a console that prints nowhere."""
+        from rich.console import Console  # imported late, as by `Output`
+
+        return Console(file=io.StringIO())
+
+    @cached_property
+    def errors(self) -> Console:
+        """Return the same."""
+        return self.console
+
+
 _WIDTH = 100
 
 
