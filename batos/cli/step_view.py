@@ -131,7 +131,7 @@ def show_run(one: Reply, output: Output) -> None:
     """Print a run of a method: its source with the line, and the local values there."""
     output.say(f"{one['object']}.{one['selector']}{told(one['args'])}, version {one['version']}", "bold")
     for number, text in enumerate(one["source"].splitlines(), 1):
-        output.say(f"{'>' if number == one['line'] else ' '} {number:3} {text}", "bold" if number == one["line"] else "")
+        output.say(f"{'=>' if number == one['line'] else '  '} {number:3} {text}", "bold" if number == one["line"] else "")
     if "why" in one:
         output.note(one["why"], "dim")
     if one.get("locals"):

@@ -136,7 +136,7 @@ def test_a_line_that_says_nothing_is_refused(line: str, capsys: pytest.CaptureFi
 def test_the_run_of_a_method_shows_the_line_and_the_local_values(capsys: pytest.CaptureFixture[str]) -> None:
     step("run 1")
     out = capsys.readouterr().out
-    for words in (">   3     return 2 * m", "m  2", "2 of 2 lines", "it answered 4"):
+    for words in ("=>   3     return 2 * m", "m  2", "2 of 2 lines", "it answered 4"):
         assert words in out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,19 @@ async def continued(world: Failing, id: str = "m1", **more: Any) -> tuple[dict[s
     return reply, await heard.end()
 
 
-def tid(world: Failing) -> bytes:
-    return bytes(world.kernel.image.db.lastTransaction())
+def written(world: Failing) -> list[bytes]:
+    """The transactions that wrote the personas, the states and the mission last."""
+
+    def serials(root: Any) -> list[bytes]:
+        lobby, found = root["lobby"], []
+        mission = ledger.mission_of(root, "m1")
+        for one in (lobby.robin, lobby.brick, lobby.psm.DELEGATING, lobby.psm.SYNTHESIZING, mission, mission.journal):
+            if one is not None:
+                one._p_activate()
+                found.append(one._p_serial)
+        return found
+
+    return world.kernel.image.read(serials)  # type: ignore[no-any-return]
 
 
 # --- where it stands
@@ -59,7 +71,7 @@ def tid(world: Failing) -> bytes:
 async def test_a_failed_mission_is_stepped_to_where_it_failed(world: Failing, kind: str) -> None:
     error = await failed(world, kind)
     await world.kernel.image.system(lambda root: None)
-    before, count, sent = tid(world), len(world.inference.asked), len(world.shop.sent)
+    before, count, sent = written(world), len(world.inference.asked), len(world.shop.sent)
     reply = await opened(world)
     assert reply["error"]["code"] == error["code"]
     state = world.kernel.image.read(lambda root: ledger.failures(root, id="m1", limit=1)[0]["context"]["state"])
@@ -69,7 +81,7 @@ async def test_a_failed_mission_is_stepped_to_where_it_failed(world: Failing, ki
     assert reply["counts"]["recorded"] == journaled
     assert reply["counts"]["new"] == 0
     await world.desk.ask("step.close", session="s")
-    assert (tid(world), len(world.inference.asked), len(world.shop.sent)) == (before, count, sent), "nothing left the mirror"
+    assert (written(world), len(world.inference.asked), len(world.shop.sent)) == (before, count, sent), "nothing left the mirror"
 
 
 async def test_the_image_is_seen_as_it_was_before_the_failing_attempt(world: Failing) -> None:
@@ -136,7 +148,7 @@ async def test_new_inferences_are_paid_for_within_the_allowance(world: Failing) 
 async def test_expressions_and_messages_are_tried_and_nothing_is_kept(world: Failing) -> None:
     await failed(world, "answer: refused")
     await opened(world)
-    before = tid(world)
+    before = written(world)
     ask = world.desk.ask
     assert (await ask("step.eval", session="s", expression="len(cycle.plan) + len(robin.name)"))["value"] == 3 + len("ROBIN")
     assert (await ask("step.eval", session="s", expression="mission.brief"))["value"] == BRIEF
@@ -154,7 +166,7 @@ async def test_expressions_and_messages_are_tried_and_nothing_is_kept(world: Fai
         await ask("step.eval", session="s", target="robin", selector="think_", args=["Be short.", "Why?"])
     paid = await ask("step.eval", session="s", target="robin", selector="think_", args=["Be short.", "Why?"], inferences=1)
     assert paid["value"] == answer(world.inference.asked[-1])
-    assert tid(world) == before
+    assert written(world) == before
     assert world.shop.sent == []
     reply = await ask("step.go", session="s", to="failure")
     assert reply["counts"] == {"recorded": 4, "new": 0, "missing": 1}, "what was tried does not count"
@@ -357,10 +369,10 @@ async def test_an_image_that_went_on_meanwhile_is_named(world: Failing) -> None:
         "To be kind.",
         "other",
     )
-    before = tid(world)
+    before = written(world)
     with pytest.raises(StepConflict, match=r"robin.core_mission \(by other\)"):
         await world.desk.ask("step.continue", session="s")
-    assert tid(world) == before
+    assert written(world) == before
     await continued(world, anyway=True)
     assert world.kernel.image.read(lambda root: root["lobby"].robin.core_mission) == "To be kind."
 
@@ -378,6 +390,28 @@ async def test_a_mission_that_waits_with_a_question_is_given_its_answer(world: F
     assert "Twelve" in world.inference.asked[-1].user
     assert (len(world.inference.asked), ended["state"]) == (count, "COMPLETE")
     assert (await world.desk.ask("status", id="m1"))["questions"][0]["answer"] == "Twelve"
+
+
+async def test_a_mission_that_waits_for_a_grant_is_given_it(world: Failing) -> None:
+    source = "def order_(self, sku):\n    return self.tools.shop.order(sku=sku)\n"
+    contract = world.kernel.methods.audit(source, "order_", tools=True).contract
+
+    def give(root: Any) -> None:
+        root["lobby"].brick._slots["order_"] = Method(
+            "order_", source, contract=contract, provenance={"intent": "", "policy": "default+tools"}
+        )
+
+    await world.change(give)
+    message = {"target": "brick", "selector": "order_", "args": ["assam"], "kwargs": {}, "write": True}
+    heard = await submit(world.kernel, "m1", "send brick order_", message=json.dumps(message))
+    while "NEEDS_INPUT" not in heard.states:
+        await world.kernel.image.system(lambda root: None)
+    reply = await opened(world)
+    assert "shop.order" in reply["question"]
+    await edit(world, "reply", "", "once")
+    assert world.shop.sent == [], "nothing is sent in the mirror"
+    _, ended = await continued(world)
+    assert (ended["result"]["value"]["body"]["id"], len(world.shop.sent)) == (7, 1)
 
 
 async def test_a_mission_in_its_back_off_is_continued(tmp_path: Path) -> None:
