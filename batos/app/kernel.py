@@ -19,6 +19,7 @@ import structlog
 import batos
 from batos import logs, preflight
 from batos.app import stages
+from batos.app.draining import Drain
 from batos.app.tools import open_tools
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
@@ -49,7 +50,7 @@ class Kernel:
         self.console = self.doors.console if self.doors is not None else None
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
         self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk
-        self.bus, self.events = storage.bus, storage.events
+        self.bus, self.events, self.membership = storage.bus, storage.events, storage.membership
         self.substrate, self.metrics, self.loop = models.substrate, models.metrics, models.loop
         self.costs, self.upkeep, self.backups = upkeep.costs, upkeep.upkeep, upkeep.backups
         self.likeness, self.router, self.memory = memory.likeness, memory.router, memory.memory
@@ -86,7 +87,8 @@ class Kernel:
             tools = await enter(open_tools(settings, storage.image))
             missions = await enter(stages.build_missions(live, storage, models, memory, tools, stop))
             on_recovered()
-            facts = stages.StartedStages(live, doors, storage, models, upkeep, memory, tools, missions, begun)
+            drain = Drain(storage.membership, missions.scheduler, stop.make, settings.daemon.shutdown_s)
+            facts = stages.StartedStages(live, doors, storage, models, upkeep, memory, tools, missions, drain, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
             await enter(stages.start_work(facts, transport))
             return cls(life.pop_all(), facts, transport, stop)
@@ -151,6 +153,15 @@ class Kernel:
     def request_stop(self, failure: BaseException | None = None) -> None:
         """Make `ended` return; with a failure, make it raise that failure."""
         self._stop.make(failure)
+
+    def drain(self, grace_s: float | None = None) -> int:
+        """Take up no missions any more, leave the lead and all that waits to other kernels, let the missions under way end; then make
+        `ended` return.
+
+        :param grace_s: seconds for the missions under way; None: the setting `daemon.shutdown_s`.
+        :returns: the number of missions under way.
+        """
+        return self._facts.drain.begin(grace_s)
 
     async def ended(self) -> None:
         """Wait until a caller or a failure requests the end.

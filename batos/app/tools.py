@@ -65,7 +65,8 @@ class ToolStage:
 async def open_tools(settings: Settings, image: LivingImage) -> AsyncIterator[ToolStage]:
     """Begin the image's epoch, and make the toolbox. A connector opens when a mission first uses it."""
     async with Lifetime() as life:
-        file = identity.epoch_path(settings.image_uri, settings.data)
+        # Among several kernels no folder is the image's home; each of them may act.
+        file = None if image.kernel else identity.epoch_path(settings.image_uri, settings.data)
         state = await identity.begin(image, file)
         doubted: asyncio.Queue[str] = asyncio.Queue()
         services = ConnectorServices(

@@ -7,6 +7,7 @@ from batos.image.blobs import Picture, Pictures
 from batos.image.effects import EffectIndex, RecordedEffect
 from batos.image.grants import GrantTable
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
+from batos.image.kernels import KernelRecord, Kernels, Lead
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
 from batos.image.method_doubts import MethodDoubts
@@ -27,7 +28,10 @@ __all__ = [
     "ImageUse",
     "Journal",
     "JournalEntry",
+    "KernelRecord",
+    "Kernels",
     "KnownModels",
+    "Lead",
     "Ledger",
     "LineTree",
     "LivingImage",

@@ -86,8 +86,8 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     """
     known = image.read(identity_of)
     if file is None:
-        if known is None:
-            known = await image.system(_keep_epoch, secrets.token_hex(16))
+        if known is None:  # no epoch: the folder of a daemon that has the image to itself may become its home
+            known = await image.system(_keep_epoch, "")
         return ActingState(known.id)
     beside = await asyncio.to_thread(read_file, file)
     why = why_suspended(known, beside, file)

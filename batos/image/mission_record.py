@@ -24,7 +24,7 @@ WITH_FILES = frozenset({"folder"})
 DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
-    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0),
+    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0), "kernel": "",
     "images": None, "continued": None, "mends": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
@@ -103,6 +103,8 @@ class MissionRecord:
     """Seconds since the epoch."""
     folded: bool = False
     """True if one line is all that the image keeps of the mission."""
+    kernel: str = ""
+    """Kernel that thinks it through, or did; empty: nobody, or the one daemon that has the image to itself."""
     resumed: bool = False
     """True if an earlier attempt, or an earlier daemon, may have left inferences in the journal. No slot: the scheduler sets it."""
 
@@ -143,6 +145,7 @@ def is_question(asked: AskedQuestion, question: str, occurrence: int, grant: boo
 
 _NO_SLOTS = ("folded", "resumed")
 _SLOTS = tuple((one.name, DEFAULTS.get(one.name)) for one in dataclasses.fields(MissionRecord) if one.name not in _NO_SLOTS)
+_NAMES = frozenset(name for name, _ in _SLOTS)
 _JSON = ("schema", "needs", "rating", "undone", "result", "error")  # slots that hold JSON text, or None
 _JSON_LISTS = ("questions", "images", "continued")  # likewise; None is the empty list
 
@@ -166,6 +169,18 @@ def describe(mission: UvmObject) -> MissionRecord:
     record = object.__new__(MissionRecord)
     record.__dict__.update(values)
     return record
+
+
+def draft(id: str, brief: str, options: Mapping[str, Any]) -> MissionRecord:
+    """Return a mission that is about to be accepted as plain values; it has no number yet.
+
+    :param options: slots that differ from the prototype's, as `batos.image.ledger.accept` takes them.
+    """
+    values = {name: value for name, value in options.items() if name in _NAMES}
+    for name in (*_JSON, *_JSON_LISTS):
+        if isinstance(text := values.get(name), str):
+            values[name] = json.loads(text)
+    return MissionRecord(**{**values, "id": id, "brief": brief, "accepted": 0.0, "number": 0})
 
 
 def described(line: Line) -> MissionRecord:

@@ -90,7 +90,7 @@ class CostMeter:
         if counted.until <= self._folded:
             return 0
         self._folded = counted.until
-        self._image.committer.defer(add_to_total, counted)
+        self._image.defer(add_to_total, counted)
         return counted.until
 
     async def stop(self) -> None:

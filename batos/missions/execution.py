@@ -30,7 +30,7 @@ from transaction.interfaces import TransientError
 from batos import scope
 from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
-from batos.image import history, ledger, storage, zodb_patches
+from batos.image import history, ledger, ownership, storage, zodb_patches
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
@@ -337,6 +337,7 @@ class Attempts:
         async with self._image.unit() as unit:
             attempt.saw = zodb_patches.first_unseen(unit.connection).hex()
             mission = ledger.mission_of(unit.root, attempt.id)
+            ownership.require_own(unit.root, mission)
             if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
                 return json.loads(mission.result) if mission.result else {}
             try:
