@@ -377,6 +377,19 @@ async def test_an_image_that_went_on_meanwhile_is_named(world: Failing) -> None:
     assert world.kernel.image.read(lambda root: root["lobby"].robin.core_mission) == "To be kind."
 
 
+async def test_the_diff_says_how_it_goes_in_the_image_as_it_is_now(world: Failing) -> None:
+    await failed(world, "answer: refused")
+    await opened(world)
+    await edit(world, "answer", "5", ANSWER)
+    ahead = (await world.desk.ask("step.continue", session="s", dry=True))["ahead"]
+    assert ahead == {"known": 5, "missing": 0, "edits_unused": 0, "ends": True}
+    await edit(world, "slot", "robin.core_mission", "To be kind.")
+    before = written(world)
+    ahead = (await world.desk.ask("step.continue", session="s", dry=True))["ahead"]
+    assert ahead == {"known": 0, "missing": 1, "edits_unused": 1, "ends": False}, "another persona asks something else"
+    assert written(world) == before
+
+
 async def test_a_mission_that_waits_with_a_question_is_given_its_answer(world: Failing) -> None:
     await asked(world, "m1")
     world.mend()
