@@ -107,6 +107,8 @@ class StepContinuation(NamedTuple):
                     dropped = _forget_failure(unit.root, mends)
                     whole = thought._replace(answers=(*_unedited(session), *thought.answers))
                     continuations.go_on(unit.root, mends, made, note, whole, _replies(session))
+                    if whole.answers:  # they fit what the session decided on the way
+                        session.run.attempt.decisions.write(unit.root)
             except BaseException:
                 unit.doom()
                 raise

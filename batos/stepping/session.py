@@ -318,6 +318,7 @@ class StepSession:
         self.source = SteppedSource(self.id, self.stage.image, self._inference, self.memory, self.settings.inference.deadline_s)
         attempt = Attempt(self._record(), self.stage.services, self.source, REPLAYED)
         attempt.recall()
+        attempt.earlier = attempt.earlier and bool(self.source.unused)  # what the session has paid for is of this version
         for key, changes in self._amended().items():
             attempt.decisions.amended.setdefault(key, []).extend(changes)
         self.run = SteppedRun(self.stage.image, attempt)
