@@ -81,6 +81,8 @@ class MissionEnded:
     state: str
     persona: str | None
     error_code: str | None
+    here: bool = True
+    """False where another kernel of the image ended it: that one counts it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@
 
 Real daemons (`batos run`), each with a scripted Ollama of its own, on a PostgreSQL or a ZEO that the bench starts. Clients submit to any of
 them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time. Then the
-image is read: each acknowledged mission must be COMPLETE, once by its history, its journal must have each inference once, and no model
-may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner and the sending.
-`taken_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions. The exit code is 1 where a
-promise is broken. The last line is JSON.
+image is read: each acknowledged mission must be COMPLETE, once by its history, and once in memory, its journal must have each inference
+once, and no model may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner
+and the sending. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions. The exit code
+is 1 where a promise is broken. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ import zmq
 
 from batos.image import journal, kernels, ledger
 from batos.image.storage import open_database
+from batos.memory.records import MISSION
+from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
 from tests.support.crash import BRIEFS, completions, keys_of
@@ -121,7 +123,8 @@ class Run:
             concurrent_missions=4,
             inference_concurrency=4,
             mission_attempts=100,
-            remember="off",
+            remember="on",
+            remember_pause_s=0.3,
             partial_tokens=100_000,
             **{"image.kernels": "many", "image.kernel_name": f"k{k}", "image.lease_s": self._args.lease, "image.look_s": 0.15},
         )
@@ -148,6 +151,8 @@ class Run:
             while (left := root_of(self._unfinished)) and time.time() < until:
                 time.sleep(0.3)
             took_s = time.time() - began
+            while len(root_of(_remembered)) < len(self._acknowledged) - len(left) and time.time() < until:
+                time.sleep(0.3)
             time.sleep(2 * self._args.lease)  # what a kernel does that was stopped comes by then
             for kernel in self._kernels.values():
                 kernel.terminate()
@@ -225,12 +230,13 @@ class Run:
         twice = [f"{id} {key.hex()[:8]}" for (id, key, _), n in _counted(entries).items() if n > 1]
         again, crossed = self._asked_again({key: at for key, _, at, _ in entries})
         first, last = self._taken()
-        asked = len(self._asked)
+        asked, remembered = len(self._asked), root_of(_remembered)
         broken = [
             *(f"{id} is lost or unfinished" for id in left),
             *(f"{id} is {one.state}" for id, one in missions.items() if one.state != ledger.COMPLETE),
             *(f"{id} was completed {n} times" for id, n in often.items()),
             *(f"{entry} is in the journal more than once" for entry in twice),
+            *(f"{id} is {remembered[id]} times in memory" for id in missions if remembered[id] != 1),
             *(f"{key} was asked for {late:.2f} s after it was journaled" for key, late in again),
         ]
         return {
@@ -292,6 +298,12 @@ class Run:
         counted = collections.Counter(str(line.get("event")) for line in lines)
         bad = collections.Counter(f"{line.get('event')}!" for line in lines if line.get("level") in ("error", "critical"))
         return {**{name: counted[name] for name in told if counted[name]}, **bad}
+
+
+def _remembered(root: Any) -> collections.Counter[str]:
+    """Return how often each mission is in memory."""
+    found = library_of(root).documents.values()
+    return collections.Counter(str(document.mission) for document in found if document.kind == MISSION)
 
 
 def _counted(entries: list[tuple[bytes, int, float, str]]) -> collections.Counter[tuple[str, bytes, int]]:

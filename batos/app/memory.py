@@ -69,7 +69,7 @@ class MemoryRuntime:
         self._look_back: Callable[[], object] = lambda: None
         self._index: LiveCollection
         self._shared: SharedCollection | None = None
-        self._seen = self._indexd = b""
+        self._seen = self._lived = b""
 
     async def open(
         self,
@@ -244,8 +244,8 @@ class MemoryRuntime:
         self.ingest.look(root)
         if (lived := root["lobby"].memory._slots.get("lived")) is not None:
             lived._p_activate()
-            if lived._p_serial != self._indexd:  # another kernel redid a mission, which is to be remembered again
-                self._indexd = lived._p_serial
+            if lived._p_serial != self._lived:  # another kernel redid a mission, which is to be remembered again
+                self._lived = lived._p_serial
                 self._look_back()
         self._seen = seen
 

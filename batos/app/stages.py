@@ -26,6 +26,7 @@ from batos.api.administration import FactRequests, ModelRequests, PersonaRequest
 from batos.api.dispatcher import Dispatcher
 from batos.api.folders import FolderRequests
 from batos.api.hooks import HookRequests
+from batos.api.kernels import KernelRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
@@ -41,6 +42,7 @@ from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
 from batos.app.notices import notice_requests
+from batos.app.other_kernels import OtherKernels
 from batos.app.tools import ToolStage
 from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
@@ -85,6 +87,7 @@ from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
+    from batos.app.shared_turns import SharedTurns
     from batos.metrics import Metrics
 
 log = structlog.get_logger("batos")
@@ -456,6 +459,8 @@ class StartedStages:
     begun: float
     """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
+    others: OtherKernels | None = None
+    """The other kernels of the image, once they are heard."""
     reloaded: Record = field(default_factory=dict)
     """The outcome of the last reload; empty before the first."""
 
@@ -485,6 +490,7 @@ class StartedStages:
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
+            **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
@@ -508,6 +514,7 @@ class TransportStage:
     schedules: Schedules
     folders: FolderRequests
     notices: NoticeRequests
+    kernels: KernelRequests
     listener: Listener | None
     stepping: StepSessions
 
@@ -520,8 +527,17 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
     models.metrics.show(facts.info)
     async with Lifetime() as life:
         uploads, leader = Uploads(image, settings), Leader(storage.membership)
+        others = OtherKernels(storage.membership, storage.events, scheduler, settings, facts.drain)
+        facts.others = others
         accepting = MissionRequests(
-            image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
+            image,
+            scheduler,
+            storage.events,
+            mind.router,
+            uploads,
+            ratings=models.loop,
+            watches_per_client=WireLimits.of(settings).watches,
+            elsewhere=others.live,
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
         watched = FolderRequests(
@@ -532,6 +548,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         stepping = StepSessions(image, parts)
         life.push_async_callback(stepping.stop)
         life.background(stepping.run(), "stepping")
+        storage.membership.on_look(facts.tools.toolbox.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -552,6 +569,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 EffectRequests(image, scheduler),
                 schedules,
                 watched,
+                others.requests,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
                 StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
@@ -565,11 +583,21 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             facts.endpoints = list(listener.bound)
             if facts.doors is not None:  # its failure is logged and ends nothing else
                 plain = DirectModel(models.inference, lambda: substrate.profile)
-                life.background(facts.doors.run(dispatcher, plain, storage.events.listen), "doors")
+                turns = _shared_turns(image, settings) if image.kernel else None
+                life.background(facts.doors.run(dispatcher, plain, storage.events.listen, storage.events.follow, turns), "doors")
                 life.push_async_callback(facts.doors.stop)
+        address = facts.doors.address if facts.doors is not None else ""
+        await life.enter_async_context(others.heard(listener, address))
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener, stepping)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener, stepping)
+
+
+def _shared_turns(image: LivingImage, settings: Settings) -> SharedTurns:
+    from batos.app.shared_turns import SharedTurns  # imported late: one daemon alone has its own log, and loads it when it is called
+    from batos.doors.access import DoorLimits
+
+    return SharedTurns(image, DoorLimits.of(settings).turns)
 
 
 # --- autonomy

@@ -80,6 +80,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "mcp": "mcp",
         "info": "dashboard",
         "metrics": "dashboard",
+        "kernels": "kernels",
         "doctor": "daemon",
         "config": "daemon",
         "keys": "access",

@@ -453,6 +453,8 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         "brief": one_line(reply.get("brief", ""), 200),
     }
     shown |= {**undone_pairs(reply), **routing_pairs(reply)}
+    if reply.get("kernel"):
+        shown["kernel"] = reply["kernel"] + (", which is asked to end it" if reply.get("cancelled") else "")
     if reply.get("place"):
         shown["in the queue"] = f"number {reply['place']}"
     if reply.get("question"):

@@ -1,9 +1,9 @@
 """Membership: this daemon as one of the kernels that serve an image, and what it learns of the others.
 
-One task looks every `image.look_s`: it gives and reads signs of life, declares gone who is silent, takes the lead where nobody has it,
-and calls those that want to see what others committed (`on_look`). A kernel that finds itself declared gone registers anew under another
-name and goes on; what it had under way is another's (`on_renamed`). What only one kernel may do is entered and left with the lead
-(`on_lead`).
+One task gives signs of life. Another looks every `image.look_s`: it reads those of others, declares gone who is silent, takes the lead
+where nobody has it, and calls those that want to see what others committed (`on_look`). A kernel that finds itself declared gone registers
+anew under another name and goes on; what it had under way is another's (`on_renamed`). What only one kernel may do is entered and left with
+the lead (`on_lead`).
 
 `Alone` is the membership of a daemon that has its image to itself: it leads always and looks at nobody.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -112,7 +111,6 @@ class Membership:
         self._silence = Silence(lease_s)
         self._known: list[KernelInfo] = []
         self._facts: dict[str, Any] = {}
-        self._beaten = 0.0
         self._away = ""
         self._looks: list[Look] = []
         self._renamed: list[Callable[[], object]] = []
@@ -178,7 +176,7 @@ class Membership:
                 await self._register()
                 return
             except KernelRefused as refused:  # by those that are there, or by what is left of those that were killed
-                signs = await self._presence.survey(self._read_known(), beat=False)
+                signs = await self._presence.survey(self._read_known())
                 await self._declare(self._silence.look(signs) if signs is not None else [])
                 for name, sign in (signs or {}).items():
                     if beats.setdefault(name, sign.beat) != sign.beat:
@@ -192,7 +190,6 @@ class Membership:
         self._names.add(self.name)
         await self._presence.hold(self.name)
         kernels.name_database(self._image.db, self.name)
-        self._beaten = time.monotonic()
         log.info("kernel_registered", kernel=self.name)
 
     async def describe(self, **facts: Any) -> None:
@@ -209,6 +206,7 @@ class Membership:
         """Look at the others, and lead if nobody does, while the block runs. Then leave."""
         tasks = Background()
         looking = tasks.start(self._look_again(), "kernels")
+        beating = tasks.start(self._beat_again(), "signs of life")
         leading = tasks.start(self._lead.run(), "lead")
         try:
             yield
@@ -221,7 +219,7 @@ class Membership:
             except (BatosError, BatosSignal) as e:  # its image failed or its server is away: the others notice its silence
                 log.warning("kernel_not_left_in_order", kernel=self.name, error=repr(e)[:300])
             finally:
-                for task in (leading, looking):
+                for task in (leading, looking, beating):
                     await cancel_and_wait(task)
 
     async def settled(self) -> None:
@@ -259,6 +257,15 @@ class Membership:
 
     # --- looking
 
+    async def _beat_again(self) -> None:
+        """Give signs of life, whatever a look waits for."""
+        while True:
+            try:
+                await self._presence.beat()
+            except Exception as e:  # the looks tell of a server that is away
+                log.debug("sign_not_given", error=repr(e)[:300])
+            await asyncio.sleep(self.lease_s / _BEATS)
+
     async def _look_again(self) -> None:
         tm = TransactionManager(explicit=True)
         connection = self._image.db.open(transaction_manager=tm)
@@ -283,11 +290,7 @@ class Membership:
             connection.close()
 
     async def _look(self, tm: TransactionManager, connection: Any) -> None:
-        now = time.monotonic()
-        due = now - self._beaten >= self.lease_s / _BEATS
-        signs = await self._presence.survey(self.others(), beat=due)
-        if due:
-            self._beaten = now
+        signs = await self._presence.survey(self.others())
         try:
             tm.begin()
             root = connection.root()

@@ -8,9 +8,11 @@ are compared. A wrong guess costs what was under way, since only a write in the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -19,6 +21,7 @@ from batos.image.kernels import KernelInfo
 from batos.image.living_image import LivingImage
 
 log = structlog.get_logger("batos.cluster")
+T = TypeVar("T")
 
 _LOCKS = int.from_bytes(b"batk", "big")
 """First half of the numbers of the kernels' advisory locks; the second is the epoch."""
@@ -88,11 +91,12 @@ class Presence(Protocol):
         """Begin to give signs of life under a name, in place of the one before."""
         ...
 
-    async def survey(self, others: Iterable[KernelInfo], *, beat: bool) -> dict[str, Sign] | None:
-        """Return the signs of others by name; None where what was seen before says nothing any more.
+    async def beat(self) -> None:
+        """Give a sign of life."""
+        ...
 
-        :param beat: True to give a sign of life as well.
-        """
+    async def survey(self, others: Iterable[KernelInfo]) -> dict[str, Sign] | None:
+        """Return the signs of others by name; None where what was seen before says nothing any more."""
         ...
 
     async def release(self) -> None:
@@ -116,10 +120,13 @@ class BeatPresence:
         """See `Presence`."""
         self._name = name
 
-    async def survey(self, others: Iterable[KernelInfo], *, beat: bool) -> dict[str, Sign] | None:
+    async def beat(self) -> None:
         """See `Presence`."""
-        if beat and self._name:
+        if self._name:
             await self._image.system(kernels.beat, self._name)
+
+    async def survey(self, others: Iterable[KernelInfo]) -> dict[str, Sign] | None:
+        """See `Presence`."""
         return {one.name: Sign(one.beat) for one in others}
 
     async def release(self) -> None:
@@ -136,20 +143,30 @@ class SessionPresence:
         """
         self._adapter, self._name = adapter, ""
         self._session: Any = None
+        self._is_new = False  # the session, which saw nothing of what was before
+        self._thread = ThreadPoolExecutor(1, "presence")  # its own: whatever else waits for a thread, signs of life do not
 
     async def hold(self, name: str) -> None:
         """See `Presence`."""
-        await asyncio.to_thread(self._hold, name)
+        await self._in_thread(self._hold, name)
 
-    async def survey(self, others: Iterable[KernelInfo], *, beat: bool) -> dict[str, Sign] | None:
+    async def beat(self) -> None:
         """See `Presence`."""
-        return await asyncio.to_thread(self._survey, [one.name for one in others], beat)
+        await self._in_thread(self._give_sign)
+
+    async def survey(self, others: Iterable[KernelInfo]) -> dict[str, Sign] | None:
+        """See `Presence`."""
+        return await self._in_thread(self._survey, [one.name for one in others])
 
     async def release(self) -> None:
         """See `Presence`."""
-        await asyncio.to_thread(self._close)
+        await self._in_thread(self._close)
+        self._thread.shutdown(wait=False)
 
-    # --- in a thread
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+    # --- in its thread
 
     def _hold(self, name: str) -> None:
         former, self._name = self._name, name
@@ -162,7 +179,7 @@ class SessionPresence:
         self._lock()
 
     def _connect(self) -> None:
-        self._session = server.open_session(self._adapter, "presence")
+        self._session, self._is_new = server.open_session(self._adapter, "presence"), True
         with self._session.cursor() as cursor:
             cursor.execute("SET statement_timeout = '5s'")
             cursor.execute("SELECT to_regclass('batos_kernels')")
@@ -183,29 +200,40 @@ class SessionPresence:
             (self._name,),
         )
 
-    def _survey(self, others: list[str], beat: bool) -> dict[str, Sign] | None:
+    def _give_sign(self) -> None:
+        with self._connected() as cursor:
+            if self._name:
+                self._beat(cursor)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Yield a cursor of the session, which is made anew if it was lost; lose it with a failure of the block."""
         try:
             if self._session is None:
                 self._connect()
                 if self._name:
                     self._lock()
-                return None
             with self._session.cursor() as cursor:
-                if beat and self._name:
-                    self._beat(cursor)
-                if not others:
-                    return {}
-                cursor.execute("SELECT name, beat FROM batos_kernels WHERE name = ANY(%s)", (others,))
-                beats = dict(cursor.fetchall())
-                cursor.execute(
-                    "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid::bigint = %s AND objsubid = 2"
-                    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-                    (_LOCKS,),
-                )
-                held = {int(number) for (number,) in cursor.fetchall()}
+                yield cursor
         except Exception:
             self._close()
             raise
+
+    def _survey(self, others: list[str]) -> dict[str, Sign] | None:
+        with self._connected() as cursor:
+            if self._is_new:
+                self._is_new = False
+                return None
+            if not others:
+                return {}
+            cursor.execute("SELECT name, beat FROM batos_kernels WHERE name = ANY(%s)", (others,))
+            beats = dict(cursor.fetchall())
+            cursor.execute(
+                "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid::bigint = %s AND objsubid = 2"
+                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+                (_LOCKS,),
+            )
+            held = {int(number) for (number,) in cursor.fetchall()}
         return {name: Sign(int(beats.get(name, 0)), kernels.epoch_of(name) in held) for name in others}
 
     def _close(self) -> None:

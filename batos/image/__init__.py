@@ -3,6 +3,7 @@
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """
 
+from batos.image.answered_turns import AnsweredTurns, TurnTree
 from batos.image.blobs import Picture, Pictures
 from batos.image.effects import EffectIndex, RecordedEffect
 from batos.image.grants import GrantTable
@@ -18,6 +19,7 @@ from batos.image.server import ImageUse
 from batos.image.taught_examples import Taught
 
 __all__ = [
+    "AnsweredTurns",
     "Costs",
     "Decision",
     "EffectIndex",
@@ -47,4 +49,5 @@ __all__ = [
     "Recalled",
     "RecordedEffect",
     "Taught",
+    "TurnTree",
 ]

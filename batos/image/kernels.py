@@ -10,6 +10,7 @@ An image that one daemon has to itself has no kernels: `me` is empty there, and 
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,8 @@ class KernelInfo:
     endpoint: str
     doors: str
     """Address of its HTTP server; empty: it has none."""
+    wire_key: str
+    """Public key of its endpoint; empty: it asks for no keys."""
     version: str
     codex: str
     profile: str
@@ -72,6 +75,12 @@ class KernelInfo:
     draining: bool
     """True if it takes up no mission any more."""
     leads: bool
+    began: float
+    """Time of its registration, in seconds since the epoch."""
+    ended: float
+    """Time at which it ended, or was found to be gone; 0 while it lives."""
+    unfit: tuple[str, ...] = ()
+    """Why it takes up no missions now, in words; empty if it does."""
 
     @property
     def host(self) -> str:
@@ -86,6 +95,8 @@ class KernelRecord(Persistent):
 
     endpoint = ""
     doors = ""
+    wire_key = ""
+    began = ended = 0.0
     profile = ""
     models: tuple[tuple[str, str, str], ...] = ()
     """Name, digest and content of each."""
@@ -93,9 +104,11 @@ class KernelRecord(Persistent):
     """Number that rises while it lives, where the image itself is what tells of its life."""
     gone = ""
     draining = False
+    unfit: tuple[str, ...] = ()
 
     def __init__(self, name: str, terms: KernelTerms) -> None:
         self.name, self.codex, self.version, self.format = name, terms.codex, terms.version, terms.format
+        self.began = time.time()
         if terms.profile:
             self.profile = terms.profile
 
@@ -194,7 +207,7 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
 
 
 def describe(root: Root, name: str, **facts: Any) -> None:
-    """Change facts of a kernel's record: `endpoint`, `doors`, `profile`, `models`, `draining`. One that is gone stays as it is.
+    """Change facts of a kernel's record: `endpoint`, `doors`, `wire_key`, `profile`, `models`, `draining`. One that is gone stays as it is.
 
     :raises KernelRefused: for a profile that other kernels do not have.
     """
@@ -232,7 +245,7 @@ def declare_gone(root: Root, name: str, seen: int, why: str = SILENT) -> bool:
         return True
     if record.beat != seen:
         return False
-    record.gone = why
+    record.gone, record.ended = why, time.time()
     return True
 
 
@@ -241,13 +254,13 @@ def leave(root: Root, name: str) -> None:
     hand_over(root, name)
     record = root[KERNELS].runs.get(name)
     if record is not None and not record.gone:
-        record.gone = ENDED
+        record.gone, record.ended = ENDED, time.time()
 
 
 def end_all(root: Root) -> None:
     """Declare all kernels gone: a daemon has the image to itself."""
     for one in _living(root.get(KERNELS)):
-        one.gone = EXCLUSIVE
+        one.gone, one.ended = EXCLUSIVE, time.time()
 
 
 def take_lead(root: Root, name: str) -> int:
@@ -311,8 +324,8 @@ def living(root: Root) -> list[KernelRecord]:
 
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:
     models = tuple(ModelContent(*model) for model in one.models)
-    facts = (one.endpoint, one.doors, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
-    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name)
+    facts = (one.endpoint, one.doors, one.wire_key, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
+    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.began, one.ended, one.unfit)
 
 
 def _living(held: Kernels | None) -> list[KernelRecord]:

@@ -26,7 +26,16 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.config import nearest
-from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, RoleRefused, UnknownMission
+from batos.errors import (
+    AttemptsExhausted,
+    ImageDamaged,
+    InvalidInput,
+    MissionCancelled,
+    MissionFolded,
+    MissionIdTaken,
+    RoleRefused,
+    UnknownMission,
+)
 from batos.image import blobs, effects, journal, kernels, mission_index, notices, ownership
 from batos.image.blobs import Pictures
 from batos.image.journal import Journal
@@ -332,11 +341,14 @@ def begin_attempt(root: Root, id: str, limit: int, most: int = 0) -> int:
         (`forgive_attempt`).
     :raises AttemptsExhausted: past `limit`: the mission may be the cause of the daemon's death, so it is not tried
         again.
+    :raises MissionCancelled: if its user cancelled it at another kernel, and the one that had it did not end it.
     :raises Overtaken: if another kernel has the mission, or it has ended there.
     """
     mission = mission_of(root, id)
     if ownership.claim(root, mission) and forgive_attempt(mission, most):
         log.info("attempt_forgiven", mission=id, why="its kernel died in it, and it had paid for more than those before it")
+    if mission.cancelled:  # its kernel did not come to it
+        raise MissionCancelled(f"mission {id!r} was cancelled")
     if mission.attempts >= limit:
         raise AttemptsExhausted(
             f"mission {id!r} was begun {mission.attempts} times, never ended and made no progress; it is not tried again"
@@ -406,6 +418,17 @@ def set_paused(root: Root, id: str, paused: bool) -> MissionRecord:
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.paused != paused:
         mission.paused = paused
+    return describe(mission)
+
+
+def ask_to_cancel(root: Root, id: str) -> MissionRecord:
+    """Ask the kernel that thinks a mission through to end it, whose commit of a result meets a conflict from now on; return the record.
+    One that has ended, or that this kernel may end itself, stays as it is."""
+    if (line := line_of(root, id)) is not None:
+        return described(line)
+    mission = mission_of(root, id)
+    if mission.state not in FINAL and not mission.cancelled and not ownership.free(root, mission):
+        mission.cancelled = True
     return describe(mission)
 
 

@@ -24,7 +24,7 @@ WITH_FILES = frozenset({"folder"})
 DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
-    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0), "kernel": "",
+    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0), "kernel": "", "cancelled": False,
     "images": None, "continued": None, "mends": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
@@ -105,6 +105,8 @@ class MissionRecord:
     """True if one line is all that the image keeps of the mission."""
     kernel: str = ""
     """Kernel that thinks it through, or did; empty: nobody, or the one daemon that has the image to itself."""
+    cancelled: bool = False
+    """True if its user cancelled it at another kernel than the one that thinks it through, which ends it."""
     resumed: bool = False
     """True if an earlier attempt, or an earlier daemon, may have left inferences in the journal. No slot: the scheduler sets it."""
 
@@ -176,7 +178,7 @@ def draft(id: str, brief: str, options: Mapping[str, Any]) -> MissionRecord:
 
     :param options: slots that differ from the prototype's, as `batos.image.ledger.accept` takes them.
     """
-    values = {name: value for name, value in options.items() if name in _NAMES}
+    values = {name: value for name, value in options.items() if name in _NAMES and value is not None}
     for name in (*_JSON, *_JSON_LISTS):
         if isinstance(text := values.get(name), str):
             values[name] = json.loads(text)

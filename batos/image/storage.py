@@ -36,7 +36,7 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, record_pickler, server, zodb_patches
+from batos.image import blobs, checksums, kernels, record_pickler, server, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
@@ -268,12 +268,12 @@ def require_checksums(root: Root) -> None:
 def probe(uri: str) -> dict[str, Any]:
     """Look at an image without changing it, also beside a running daemon (a file's view is frozen at this moment).
 
-    :returns: `format`, `objects`, `bytes`, `locked` (a daemon has it open), `exists`.
+    :returns: `format`, `objects`, `bytes`, `locked` (a daemon has it open), `exists`, `kernels` (names of those that serve it).
     :raises ImageError: as `open_database`.
     """
     path = file_path(uri)
     if path and not path.exists():
-        return {"exists": False, "locked": False, "objects": 0, "bytes": 0, "format": FORMAT}
+        return {"exists": False, "locked": False, "objects": 0, "bytes": 0, "format": FORMAT, "kernels": []}
     locked = path is not None and _is_locked(path)
     db = open_database(uri, cache_size=400, pool_size=7, read_only=True)
     try:
@@ -286,6 +286,7 @@ def probe(uri: str) -> dict[str, Any]:
                 "objects": len(db.storage),
                 "bytes": db.getSize(),
                 "format": root.get("format", FORMAT),
+                "kernels": [one.name for one in kernels.listed(root) if not one.gone],
             }
     finally:
         db.close()

@@ -7,11 +7,12 @@ the drops with those of the look before, and takes of the parts that came the ro
 
 * rows that the collection lacks;
 * rows of chunks that were dropped and added again: cut anew, linked anew, brought back;
-* where parts were merged or purged since, which may have taken the record of a drop away: rows that differ from the collection's.
+* after a purge, which takes records of drops away: rows that differ from the collection's. If they are many, that is left to a collection
+  that is loaded anew in a helper thread.
 
-Rows whose part is gone and that no other part holds were dropped, too. Vectors are taken in the same way. Nothing is ever compared as a
-whole, and a look with nothing new reads nothing. The collection is loaded anew where another embedder serves, and to free the rows of
-dropped chunks.
+Rows whose part is gone and that no other part holds were dropped, too. Vectors are taken in the same way. A look with nothing new reads
+nothing, and one after a merge looks at numbers only. The collection is also loaded anew where another embedder serves, and to free the rows
+of dropped chunks.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class LogNews(NamedTuple):
     """Keys of the parts that came, the oldest first."""
     gone: dict[int, Array]
     """Key -> ids of its rows, for the parts that were merged or purged."""
+    purged: bool
+    """True if records of drops may have come and gone since."""
 
 
 class LogFollower:
@@ -56,6 +59,7 @@ class LogFollower:
         """:param oid: id of the log."""
         self._oid, self._serials = oid, tuple[bytes, ...]()
         self._marks: dict[int, int] = {}
+        self._purges = 0
         self.ids: dict[int, Array] = {}
         """Key of a part -> ids of the rows that counted when it was taken in."""
 
@@ -63,6 +67,7 @@ class LogFollower:
         """Return what there is to take in; None if there is nothing. `taken` notes that it was."""
         if held.serials() == self._serials:
             return None
+        held._p_activate()
         marks = held.marks()
         changed = [(id, age) for id, age in marks.items() if self._marks.get(id) != age]
         now = held.keys()
@@ -72,6 +77,7 @@ class LogFollower:
             np.array([id for id, age in changed if age <= EVER // 2], np.int64),
             [key for key in now if key not in self.ids],
             {key: ids for key, ids in self.ids.items() if key not in there},
+            held.purges != self._purges,
         )
 
     def taken(self, held: PartLog, gone: Iterable[int], came: dict[int, Array]) -> None:
@@ -79,7 +85,7 @@ class LogFollower:
         for key in gone:
             del self.ids[key]
         self.ids |= came
-        self._oid, self._marks, self._serials = held._p_oid, held.marks(), held.serials()
+        self._oid, self._marks, self._serials, self._purges = held._p_oid, held.marks(), held.serials(), held.purges
 
     def is_of(self, held: PartLog) -> bool:
         """Return True if it followed this log, and not another in its place."""
@@ -102,10 +108,12 @@ class FollowerNews(NamedTuple):
     documents: frozenset[int] = frozenset()
     """Numbers of the documents of chunks that came, or came anew."""
     reload: bool = False
-    """True if the collection must be loaded anew: another embedder serves by now."""
+    """True if the collection is to be loaded anew: another embedder serves by now, or a purge took records of many rows away."""
 
 
 _NOTHING = FollowerNews()
+COMPARED = 2000
+"""Greatest number of rows that a look compares after a purge: more would block the loop."""
 
 
 class Follower:
@@ -113,7 +121,7 @@ class Follower:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        self._seen = b""
+        self._seen, self._reload = b"", False
         self._text, self._vectors = LogFollower(), LogFollower()
 
     @classmethod
@@ -141,17 +149,20 @@ class Follower:
         if seen == self._seen:
             return _NOTHING
         library = library_of(root)
+        self._reload = False
         documents = self._look_at_text(library)
-        changed, other = documents is not None, False
+        changed = documents is not None
         vectors = library.vectors.get(library.embedder)
         if vectors is not None:
             if not self.collection.maker.identity:  # the first embedder
                 self.collection.serve(Maker(vectors.identity, vectors.place), vectors.dimensions)
                 self._vectors = LogFollower(vectors._p_oid)
-            other = not self._vectors.is_of(vectors)
-            changed |= other or self._look_at_vectors(vectors)
-        self._seen = b"" if other else seen
-        return FollowerNews(changed, documents or frozenset(), other)
+            if self._vectors.is_of(vectors):
+                changed |= self._look_at_vectors(vectors)
+            else:
+                self._reload = changed = True
+        self._seen = seen
+        return FollowerNews(changed, documents or frozenset(), self._reload)
 
     def _look_at_text(self, library: Library) -> frozenset[int] | None:
         """Take in the text's news. Return the documents of chunks that came; None if nothing has changed."""
@@ -159,31 +170,42 @@ class Follower:
         news = self._text.news(held)
         if news is None:
             return None
+        compared = self._is_compared(held, news)
         collection.drop(news.dropped)
         came: dict[int, Array] = {}
         documents: set[int] = set()
         for entry in _readable(held, news.came, came):
+            ids = came[entry.key] = entry.ids()
+            wanted = ~collection.holds(ids) | np.isin(ids, news.again)
+            if not (wanted.any() or compared):
+                continue
             segment = _segment(entry)
-            came[entry.key] = segment.ids.copy()
-            if len(new := self._new_rows(segment, news)):
+            if compared and not wanted.all():
+                wanted |= self._differs(segment, ~wanted)
+            if wanted.any():
+                # sections come as a whole: searches take adjacent rows for neighbours
+                wanted |= np.isin(segment.facts["section"], segment.facts["section"][wanted])
+                new = segment if wanted.all() else merge([segment], [~wanted])
                 collection.replace(new)  # the chunks keep their vectors: those that go are dropped from the vectors' log, too
                 documents.update(new.facts["document"].tolist())
         collection.drop(self._text.left(news.gone, came, collection))
         self._text.taken(held, news.gone, came)
         return frozenset(documents)
 
-    def _new_rows(self, segment: Segment, news: LogNews) -> Segment:
-        """Return the rows of a part that came which the collection lacks, or has otherwise."""
-        alive = self.collection.holds(segment.ids)
-        wanted = ~alive | np.isin(segment.ids, news.again)
-        if news.gone and not wanted.all():  # the record of a drop may be gone with those parts
-            wanted |= self._differs(segment, alive)
-        if wanted.any() and not wanted.all():  # sections come as a whole: searches take adjacent rows for neighbours
-            wanted |= np.isin(segment.facts["section"], segment.facts["section"][wanted])
-        return segment if wanted.all() else merge([segment], [~wanted])
+    def _is_compared(self, held: PartLog, news: LogNews) -> bool:
+        """Return True if rows of parts that came are to be compared with those that are there. If they are too many, ask for a reload."""
+        if not news.purged:
+            return False
+        sizes = dict(zip(held.keys(), held.sizes(), strict=True))
+        many = sum(sizes[key] for key in news.came) > COMPARED
+        self._reload |= many
+        return not many
 
     def _differs(self, segment: Segment, alive: Array) -> Array:
-        """Return bool: True for each row that the collection has otherwise; it has those that are `alive`."""
+        """Return bool: True for each of these rows that the collection has otherwise.
+
+        :param alive: rows that the collection has.
+        """
         ids = segment.ids[alive]
         ours, _, _ = self.collection.excerpt(ids)
         order = np.argsort(ours.ids, kind="stable")
@@ -199,21 +221,27 @@ class Follower:
         news = self._vectors.news(held)
         if news is None:
             return False
+        compared = self._is_compared(held, news)
         self.collection.drop_vectors(news.dropped)
-        came = _take_vectors(self.collection, held, news.came)
+        came = _take_vectors(self.collection, held, news.came, None if compared else news.again)
         self.collection.drop_vectors(self._vectors.left(news.gone, came, self.collection))
         self._vectors.taken(held, news.gone, came)
         return True
 
 
-def _take_vectors(collection: Collection, held: VectorLog, keys: list[int]) -> dict[int, Array]:
+def _take_vectors(collection: Collection, held: VectorLog, keys: list[int], again: Array | None = None) -> dict[int, Array]:
+    """Take in vectors of these parts; return the ids of each.
+
+    :param again: of the chunks that have vectors already, those that get others; None: all do.
+    """
     came: dict[int, Array] = {}
     for entry in _readable(held, keys, came):
-        ids, rows = entry.part.held(), entry.part.load()
-        if entry.mask is not None:
-            ids, rows = ids[~entry.mask], rows[~entry.mask]
-        came[entry.key] = ids
-        collection.vectors(ids, rows)
+        ids = came[entry.key] = entry.ids()
+        wanted = np.ones(len(ids), bool) if again is None else ~collection.holds_vectors(ids) | np.isin(ids, again)
+        if wanted.any():
+            rows = entry.part.load()
+            rows = rows if entry.mask is None else rows[~entry.mask]
+            collection.vectors(ids[wanted], rows[wanted])
     return came
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import pathlib
 import stat
@@ -43,6 +44,7 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.memory")
 _TEXT = 4  # greatest number of characters from one file, as a multiple of the largest file's bytes: a table repeats its columns in each row
+_LOOKED = 100  # files of the queue
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
@@ -259,8 +261,8 @@ class Ingest:
         return found, refused
 
     def look(self, root: Root) -> None:
-        """Go on if files wait which another kernel queued."""
-        if not self.under_way and library_of(root).queue:
+        """Go on if files of this machine wait which another kernel queued."""
+        if not self.under_way and any(not elsewhere(root, path) for path in itertools.islice(library_of(root).queue, _LOOKED)):
             self._more.set()
 
     def listen(self, listener: Callable[[Facts], object]) -> Callable[[], None]:

@@ -122,6 +122,11 @@ class LogEntry(NamedTuple):
     mask: Array | None
     """True for the rows that do not count; None: all count."""
 
+    def ids(self) -> Array:
+        """Return int64: the ids of the rows that count."""
+        held: Array = self.part.held()
+        return held if self.mask is None else held[~self.mask]
+
 
 class PartLog(Persistent):
     """Base of the logs. A part is persistent and has `len`, and `held()`: the ids of its rows."""
@@ -131,6 +136,8 @@ class PartLog(Persistent):
     MOST: ClassVar[int]
     """Greatest number of rows of a part. It bounds the time for which a merge blocks the image."""
     _tail: Tail | None = None  # None in an image of an earlier version, until `complete`
+    purges = 0
+    """Number of purges that ended: each took records of drops away."""
 
     def __init__(self) -> None:
         self.clear()
@@ -195,6 +202,8 @@ class PartLog(Persistent):
         for id, age in zip(drops.ids.tolist(), drops.ages.tolist(), strict=True):
             if id != _FIRST and self._gone.get(id) == age:  # not if the id was dropped again
                 del self._gone[id]
+        if len(drops.ids) > 1:
+            self.purges += 1
         return None
 
     def dropped(self) -> int:

@@ -345,6 +345,12 @@ class Collection:
         with self._lock:
             return self._alive(np.asarray(ids, np.int64)) >= 0
 
+    def holds_vectors(self, ids: Array) -> Array:
+        """Return bool: True for each of these chunks that has its vector here."""
+        with self._lock:
+            rows = self._alive(np.asarray(ids, np.int64))
+            return (rows >= 0) & self._has[rows] if self.size else rows >= 0
+
     def excerpt(self, ids: Sequence[int] | Array) -> tuple[Segment, Array, Array]:
         """Return copies of some chunks' index entries and vectors (float16[n, d]), and a mask of the chunks that have a vector."""
         with self._lock:

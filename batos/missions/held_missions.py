@@ -69,7 +69,9 @@ PAUSED, NEEDS_INPUT = "PAUSED", "NEEDS_INPUT"
 
 
 def held_state(record: MissionRecord) -> str | None:
-    """Return PAUSED or NEEDS_INPUT for a mission that its user holds back, else None."""
+    """Return PAUSED or NEEDS_INPUT for a mission that its user holds back, else None; None for one that is to be ended."""
+    if record.cancelled:
+        return None
     if record.paused:
         return PAUSED
     return NEEDS_INPUT if record.open_question else None
@@ -87,7 +89,7 @@ class HeldMissions:
 
     def holds(self, record: MissionRecord) -> bool:
         """Return True if a mission has to be held back, and keep it from now on."""
-        if held_state(record) is None and not self.waits_for(record.context):
+        if record.cancelled or (held_state(record) is None and not self.waits_for(record.context)):
             return False
         self._records[record.id] = record
         return True

@@ -3,8 +3,8 @@
 Missions of users go before the system's own. A crash loses nothing: before `accept` is durable nothing was promised;
 after it, `recover` finds the mission at the next start, with its attempts counted and its inferences in the journal.
 
-Those that are held back, or rest, are in `batos.missions.held_missions`. `Cancellations` ends missions, also when the disk is too
-full to record it: the caller gets an error, and the mission is ended once there is room.
+Those that are held back, or rest, are in `batos.missions.held_missions`. `batos.missions.cancellations`
+has those that are being cancelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,9 @@ from ZODB.POSException import POSKeyError
 from batos import scope
 from batos.bridge.admission import Ticket, session
 from batos.cluster.membership import Alone, Membership
-from batos.concurrency import SingleFlight
+from batos.concurrency import Background
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord, draft
@@ -36,52 +36,14 @@ from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
 from batos.mind.inference import NeedAnswer, ThinkingLimits, as_error
 from batos.mind.model_needs import NeedModel
-from batos.missions.execution import Attempts, Deadlines, Endings, in_time
+from batos.missions.cancellations import Cancellations
+from batos.missions.execution import Attempts, Deadlines, Endings, HeldBack, in_time
 from batos.missions.held_missions import HeldMissions, RestingMissions, held_state
 from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
 from batos.missions.sweep import MissionSweep
 from batos.objects import Root
 
 log = structlog.get_logger("batos.mind")
-
-
-class Cancellations:
-    """Cancellations under way, each in a separate task, so that it ends its mission even if its caller leaves."""
-
-    def __init__(self, cancel: Callable[[str], Coroutine[Any, Any, bool]], endings: Endings) -> None:
-        """
-        :param cancel: ends a mission for which no record is pending; returns True if there was anything to end.
-        """
-        self._cancel, self._endings = cancel, endings
-        self._works: SingleFlight[bool] = SingleFlight("cancellation")
-
-    async def of(self, id: str) -> bool:
-        """Cancel a mission; return True if there was anything to end.
-
-        :raises ImageError: if the disk has no room to record it; the mission is ended once there is.
-        """
-        work = self._works.begin(id, lambda: self._once_recorded(id))
-        held_up = asyncio.create_task(self._endings.until(id, waits=True))
-        try:
-            await asyncio.wait([work, held_up], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            held_up.cancel()
-        if work.done():
-            return work.result()
-        why = f"mission {id!r} cannot be recorded now: {self._endings.trouble}"
-        raise ImageError(f"{why}; if it has not ended by itself, it is cancelled as soon as there is room", cause="disk_full")
-
-    async def _once_recorded(self, id: str) -> bool:
-        try:
-            await self._endings.until(id, waits=False)  # a failure that waits for room comes first: interrupted, it would be lost
-            return await self._cancel(id)
-        except (Exception, BatosSignal) as e:  # who asked may be gone
-            log.error("mission_not_cancelled", mission=id, error=repr(e))
-            raise
-
-    async def stop(self) -> None:
-        """Give up the cancellations under way: their missions go on at the next start, unless the end was recorded."""
-        await self._works.stop()
 
 
 @dataclass(slots=True)
@@ -138,6 +100,7 @@ class Scheduler:
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
+        self._heeding = Background()  # what users said of missions under way here by other kernels
         self._endings = Endings(image, settings, self._release, on_signal)
         self._cancelling = Cancellations(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
@@ -350,6 +313,9 @@ class Scheduler:
                 await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(run)
+            except HeldBack:
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
+                self._interrupted(run)
         except asyncio.CancelledError:
             if id in self._overtaken:
                 self._let_go(run, "")
@@ -505,9 +471,34 @@ class Scheduler:
         if (task := self._running.get(id)) is not None:
             await self._cancel_running(id, task)
             return True
-        if (record := self._take(id)) is None:
-            return False
-        return await self._end_waiting(record, MissionCancelled(f"mission {id!r} was cancelled"))
+        cancelled = MissionCancelled(f"mission {id!r} was cancelled")
+        if (record := self._take(id)) is not None and await self._end_waiting(record, cancelled):
+            return True
+        while self._image.kernel:  # another kernel may have it, and may go while it is asked
+            record = await self._image.system(ledger.ask_to_cancel, id, mission=id)
+            if record.is_final:
+                return False
+            if record.cancelled:
+                await self._ended_elsewhere(id)
+                return True
+            if id in self._running:
+                return await self._cancel(id)
+            if await self._end_waiting(record, cancelled):
+                return True
+        return False
+
+    async def _ended_elsewhere(self, id: str) -> None:
+        """Wait until the kernel that was asked to end a mission has done so, for a lease at most: if it is gone, another one ends it."""
+        ended = asyncio.Event()
+        stop = self._events.watch(id, lambda event: ended.set() if event["type"] == "result" else None)
+        try:
+            if not self._has_ended(id):
+                async with asyncio.timeout(self._membership.lease_s):
+                    await ended.wait()
+        except TimeoutError:
+            log.warning("mission_not_ended_yet", mission=id, why="its kernel was asked to end it, and did not say that it has")
+        finally:
+            stop()
 
     async def pause(self, id: str) -> None:
         """Hold back a mission that is not final until `resume`, also over restarts; its deadline goes on.
@@ -515,11 +506,25 @@ class Scheduler:
         :raises UnknownMission: if there is no mission of that id.
         """
         await self._image.system(ledger.set_paused, id, True, mission=id)
-        task = self._running.get(id)
-        if task is not None and id not in self._cancelled and id not in self._pausing:
-            await self._interrupt(id, task)
-        elif self._take(id) is not None:
+        if not await self._interrupt(id) and self._take(id) is not None:
             self._again(id)
+
+    async def _interrupt(self, id: str) -> bool:
+        """Interrupt the attempt at a mission that was paused or continued; return False if none is under way."""
+        task = self._running.get(id)
+        if task is None or id in self._cancelled:
+            return False
+        if id in self._pausing:
+            await asyncio.wait([task])
+            return True
+        self._pausing.add(id)
+        try:
+            await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
+            task.cancel()
+            await asyncio.wait([task])
+        finally:
+            self._pausing.discard(id)
+        return True
 
     async def resume(self, id: str) -> None:
         """Let a paused mission go on.
@@ -533,22 +538,11 @@ class Scheduler:
     async def go_on(self, id: str) -> None:
         """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
         does not count."""
-        task = self._running.get(id)
-        if task is not None and id not in self._cancelled and id not in self._pausing:
-            await self._interrupt(id, task)
-        else:
-            self._take(id)
-            if not self._image.read(_is_final, id):
-                self._again(id)
-
-    async def _interrupt(self, id: str, task: asyncio.Task[None]) -> None:
-        self._pausing.add(id)
-        try:
-            await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
-            task.cancel()
-            await asyncio.wait([task])
-        finally:
-            self._pausing.discard(id)
+        if await self._interrupt(id):
+            return
+        self._take(id)
+        if not self._image.read(_is_final, id):
+            self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
         """Answer a question of a mission, and let the mission go on.
@@ -576,7 +570,21 @@ class Scheduler:
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
             await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
-    # --- among several kernels: see `MissionSweep`
+    # --- among several kernels: see `MissionSweep` and `MissionNews`
+
+    def tells_of(self, id: str) -> bool:
+        """Return True if a mission is under way here, or is just being accepted or ended: what comes of it is published here."""
+        return id in self._running or id in self._handled
+
+    def was_written(self, record: MissionRecord) -> None:
+        """Heed what the user said of a mission of this kernel's by another one."""
+        id = record.id
+        if record.is_final or id in self._cancelled or id in self._pausing or not self.knows(id):
+            return
+        if record.cancelled:
+            self._heeding.start(self.cancel(id), f"cancellation of {id}", "scheduler")
+        elif record.paused and id in self._running:
+            self._heeding.start(self._interrupt(id), f"pause of {id}", "scheduler")
 
     def running(self) -> list[str]:
         """Return the missions under way here."""
@@ -649,6 +657,7 @@ class Scheduler:
             await asyncio.wait(waiting, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
         await self._cancelling.stop()
+        await self._heeding.stop()
         for task in self._running.values():
             task.cancel()
         for task in list(self._running.values()):

@@ -27,8 +27,10 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.mind")
 
-LOOKED_AT = 500
-"""Missions whose records one look reads; where more are pending, the others have their turn at the next looks."""
+LOOKED_AT = 200
+"""Missions whose records one look reads at most, which may come from the server one by one; the others have their turn later."""
+IN_TURN, FEW = 40, 1000
+"""Missions that one look reads in turn where more than `FEW` are pending: their records are not all in the connection's cache."""
 GONE_KEPT = 8
 """Records of kernels that are gone, the newest, that stay for who asks what became of them."""
 PATIENCE_LOOKS = 5
@@ -122,7 +124,7 @@ class MissionSweep:
                 left -= 1
             if left <= 0:
                 return
-        for _ in range(min(left, len(pending))):
+        for _ in range(min(left, len(pending), IN_TURN if len(pending) > FEW else left)):
             id = next(self._turn, "")
             if not id:
                 self._turn = iter(pending)

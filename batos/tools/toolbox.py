@@ -15,11 +15,12 @@ from typing import Any
 
 import structlog
 
-from batos.concurrency import cancel_and_wait
+from batos.concurrency import Background, cancel_and_wait
 from batos.config import nearest, shown
 from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 from batos.tools import connections, known_places
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import (
@@ -77,6 +78,7 @@ class Toolbox:
         self._connectors: dict[str, Connector] = {}
         self._specs: dict[str, ConnectionSpec] = {}  # those that the connectors were opened for
         self._opening: dict[str, asyncio.Lock] = {}
+        self._closing = Background()
 
     @property
     def identity(self) -> str:
@@ -172,12 +174,31 @@ class Toolbox:
         await self._drop(name)
         log.info("connection_removed", name=name)
 
+    def look(self, root: Root) -> None:
+        """Close the connectors of connections that another kernel removed, or that an undo made others.
+
+        :param root: a fresh view of the image.
+        """
+        if not self._specs:
+            return
+        there = self.connections()
+        for name, spec in self._specs.items():
+            if name not in there or there[name].spec != spec:
+                self._closing.start(self._close_other(name), f"closing {name}", "tools")
+
+    async def _close_other(self, name: str) -> None:
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            there = self.connections()
+            if name not in there or there[name].spec != self._specs.get(name):
+                await self._drop(name)
+
     def open_names(self) -> Sequence[str]:
         """Return the names of the connections whose connectors are open."""
         return tuple(self._connectors)
 
     async def close(self) -> None:
         """Close all connectors."""
+        await self._closing.drain()
         for name in list(self._connectors):
             await self._drop(name)
 
@@ -201,6 +222,7 @@ class Toolbox:
             return self._connectors[spec.name]
 
     async def _drop(self, name: str) -> None:
+        self._specs.pop(name, None)
         if (connector := self._connectors.pop(name, None)) is not None:
             await _closed(connector)
         self._opening.pop(name, None)

@@ -66,6 +66,7 @@ from batos.wire.hook_schemas import (
     HookRollRequest,
     HooksRequest,
 )
+from batos.wire.kernel_schemas import KernelsRequest
 from batos.wire.notice_schemas import (
     NoticeAddRequest,
     NoticeLogRequest,
@@ -115,7 +116,8 @@ __all__ = [
     "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
     "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
     "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
-    "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
+    "Image", "InfoRequest", "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest",
+    "MetricsRequest",
     "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
     "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
     "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
@@ -404,5 +406,5 @@ OPS: dict[str, type[Request]] = {
     "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
     "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "step.open": StepOpenRequest, "step.show": StepShowRequest,
     "step.go": StepGoRequest, "step.edit": StepEditRequest, "step.eval": StepEvalRequest, "step.continue": StepContinueRequest,
-    "step.close": StepCloseRequest,
+    "step.close": StepCloseRequest, "kernels": KernelsRequest,
 }  # fmt: skip

@@ -260,3 +260,10 @@ class SyncOperations(SyncConnection):
     def step_close(self, session: str) -> dict[str, Any]:
         """Drop a session and its mirror. Return the sessions that are left."""
         return self._run(self._client.step_close(session))
+
+    def kernels(self, *, drain: bool = False) -> dict[str, Any]:
+        """Return `kernels`, those that serve the image, and `name`, that of the one that answers; "" where it has its image to itself.
+
+        :param drain: let the one that answers take up no missions any more, end those `under_way`, and stop.
+        """
+        return self._run(self._client.kernels(drain=drain))

@@ -40,12 +40,13 @@ def at(request: pytest.FixtureRequest) -> Postgres | Zeo:
 
 
 @contextlib.asynccontextmanager
-async def two(at: Postgres | Zeo, folder: Path, **more: Any) -> AsyncIterator[tuple[Kernel, Kernel]]:
-    """A kernel that leads, and another."""
+async def two(at: Postgres | Zeo, folder: Path, machines: str = "ab", **more: Any) -> AsyncIterator[tuple[Kernel, Kernel]]:
+    """A kernel that leads, and another, on machines of these names."""
     uri, terms = at.image(), {"watch_s": 0.05, "embed_check_s": 0.1, "remember": "on", "remember_pause_s": 0.05, **more}
-    async with daemon(folder, uri, embedding(), "a", **terms) as leader:
+    (second := folder / "second").mkdir()
+    async with daemon(folder, uri, embedding(), machines[0], **terms) as leader:
         await until(lambda: leader.membership.leads, "a leader")
-        async with daemon(folder, uri, embedding(), "b", **terms) as other:
+        async with daemon(second, uri, embedding(), machines[1], **terms) as other:
             yield leader, other
 
 
@@ -164,8 +165,8 @@ async def test_an_undo_at_one_kernel_is_followed_by_the_others(at: Postgres | Ze
         await settled(leader, other)
 
 
-async def test_files_that_another_kernel_queued_are_read_by_the_one_that_leads(at: Postgres | Zeo, tmp_path: Path) -> None:
-    async with two(at, tmp_path) as (_, other):
+async def test_files_that_another_kernel_of_a_machine_queued_are_read_by_the_one_that_leads(at: Postgres | Zeo, tmp_path: Path) -> None:
+    async with two(at, tmp_path, "aa") as (_, other):
         path = tmp_path / "a.md"
         path.write_text("The ibis is at the lake.")
         await other.memory.ingest.ask([str(path)])

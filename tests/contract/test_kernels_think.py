@@ -10,7 +10,8 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
-from batos.image import journal, ledger, ownership
+from batos.image import effects, journal, ledger, ownership
+from batos.image.effects import EffectRecord
 from tests.support.kernels import Standstill, daemon, record, until
 from tests.support.missions import FakeInference, mind, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
@@ -127,6 +128,54 @@ async def test_an_orderly_stop_gives_its_missions_back_without_a_counted_attempt
         await ended(other, "m0", "m1", "m2")
 
 
+async def test_the_systems_own_missions_are_taken_up_by_the_leader_only(at: Postgres | Zeo, tmp_path: Path) -> None:
+    uri = at.image()
+    async with daemon(tmp_path, uri, FakeInference(), "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        await until(lambda: one.membership.leads or other.membership.leads)
+        leader, follower = (one, other) if one.membership.leads else (other, one)
+        held = leader.scheduler.sweep
+        held.may_claim = lambda record: False
+        await follower.image.system(ledger.accept, "own", "robin, what of it?", {"origin": "system"}, False)
+        await follower.image.system(ledger.accept, "client's", "robin, and that?", {}, False)
+        await ended(follower, "client's")
+        assert record(follower, "own").kernel == ""
+        held.may_claim = lambda record: True
+        await ended(follower, "own")
+        assert record(follower, "own").kernel == leader.membership.name
+
+
+async def test_a_kernel_that_drains_takes_up_nothing_and_gives_up_the_lead(at: Postgres | Zeo, tmp_path: Path) -> None:
+    uri, drained = at.image(), FakeInference()
+    async with daemon(tmp_path, uri, drained, "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        await until(lambda: one.membership.leads)
+        await one.membership.drain()
+        await submit(one, "m", "robin, what of it?")  # it is accepted here, and thought there
+        await ended(other, "m")
+        assert record(other, "m").kernel == "b.2"
+        assert not drained.asked_about("what of it")
+        await until(lambda: other.membership.leads)
+        assert [one.draining for one in other.membership.others()] == [True]
+
+
+async def test_a_mission_that_was_paused_elsewhere_waits_and_goes_on_when_it_may(at: Postgres | Zeo, tmp_path: Path) -> None:
+    uri, held = at.image(), FakeInference()
+    held.hold()
+    async with (
+        daemon(tmp_path, uri, held, "a", concurrent_missions=1) as one,
+        daemon(tmp_path, uri, held, "b", concurrent_missions=1) as other,
+    ):
+        await submit(one, "m0", "robin, what of 0?")
+        await submit(other, "m1", "robin, what of 1?")
+        await submit(one, "m2", "robin, what of 2?")  # it waits at the first
+        await other.image.system(ledger.set_paused, "m2", True)
+        await until(lambda: one.scheduler.facts()["paused"] == 1)
+        held.release()
+        await ended(one, "m0", "m1")
+        assert record(one, "m2").kernel == ""
+        await other.image.system(ledger.set_paused, "m2", False)
+        await ended(one, "m2")
+
+
 async def test_of_two_claims_at_the_same_moment_one_is_first(at: Postgres | Zeo, tmp_path: Path) -> None:
     uri = at.image()
     async with daemon(tmp_path, uri, FakeInference(), "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
@@ -173,6 +222,12 @@ async def test_effects_and_journals_of_a_mission_are_written_by_its_kernel_only(
         for step in (journal.add, journal.set_route):
             with pytest.raises(ownership.Overtaken, match=r"a\.1's, not b\.2's"):
                 await other.image.system(step, "m", paid if step is journal.add else "{}")
+        act = EffectRecord("k" * 32, "shop.buy", effects.KEYED, "{}", 0, effects.INTENDED, 1.0)
+        await one.image.system(effects.intend, "m", act)
+        for step in (effects.intend, effects.end):  # it is resolved by one of them
+            with pytest.raises(ownership.Overtaken):
+                await other.image.system(step, "m", act._replace(state=effects.DONE))
+        assert [found.state for found in one.image.read(effects.load, "m")] == [effects.INTENDED]
         with pytest.raises(ownership.Overtaken):
             await other.image.system(ledger.fail, "m", {}, {}, True)
         await other.image.system(ledger.uncount_attempt, "m", 0)

@@ -14,7 +14,7 @@ from tests.support.crash import SEED
 from tests.support.servers import postgres  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
-MISSIONS = 40
+MISSIONS = 30
 
 
 @pytest.mark.timeout(300)

@@ -5,6 +5,7 @@ What a kill leaves at such a point is what the others find here while it stands;
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -248,3 +249,41 @@ async def test_the_one_that_takes_over_stops_too(
             await until(lambda: not one.scheduler.facts()["running"])
         await until(lambda: not other.scheduler.facts()["running"])
         check_once(third)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the acceptance", "after the acceptance"])
+async def test_stopped_at_an_acceptance_its_client_goes_to_another_and_there_is_one_mission(
+    at: Postgres | Zeo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    point = Point()
+    in_system(monkeypatch, ledger, "accept", point, whose="a.1".__eq__, after=after)
+    async with two(tmp_path, at.image()) as (one, other, asked):
+        point.arm()
+        first = asyncio.create_task(one.scheduler.submit("m", BRIEF, {}))
+        await until(lambda: point.is_reached, "the acceptance")
+        await submit(other, "m", BRIEF)
+        await until(lambda: is_complete(other), "the end at the other")
+        point.let_go()
+        new, found = await first
+        assert (new, found.state) == (False, "COMPLETE")
+        assert not asked.asked_about("what of it")
+        check_once(other)
+
+
+async def test_stopped_before_an_answer_is_journaled_it_is_asked_for_once_more_and_kept_once(
+    at: Postgres | Zeo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = Point()
+    in_system(monkeypatch, journal, "add", point, whose="a.1".__eq__, after=False)
+    async with two(tmp_path, at.image()) as (one, other, asked):
+        point.arm()
+        async with Standstill(one.membership):
+            await submit(one, "m", BRIEF)
+            await until(lambda: point.is_reached, "the answer")
+            await until(lambda: is_complete(other), "the end at the other")
+            kept = other.image.read(journal.load, "m")
+            point.let_go()
+            await until(lambda: not one.scheduler.facts()["running"])
+            assert other.image.read(journal.load, "m") == kept
+        assert len(asked.asked_about("what of it")) == 1  # what was under way
+        check_once(other)

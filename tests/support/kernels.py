@@ -67,7 +67,7 @@ class Standstill:
 
     async def __aenter__(self) -> Standstill:
         membership, presence = self._membership, self._membership._presence
-        self._survey = presence.survey
+        self._survey, self._beat = presence.survey, presence.beat
         stood = asyncio.Event()
 
         async def still(*args: Any, **more: Any) -> Any:
@@ -75,7 +75,10 @@ class Standstill:
             await self._go_on.wait()
             return await self._survey(*args, **more)
 
-        presence.survey = still  # type: ignore[method-assign]
+        async def silent() -> None:
+            await self._go_on.wait()
+
+        presence.survey, presence.beat = still, silent  # type: ignore[method-assign]
         await stood.wait()
         if self._killed and isinstance(presence, SessionPresence):
             await asyncio.to_thread(presence._close)
@@ -84,6 +87,7 @@ class Standstill:
 
     async def __aexit__(self, *failure: object) -> None:
         self._membership._presence.survey = self._survey  # type: ignore[method-assign]
+        self._membership._presence.beat = self._beat  # type: ignore[method-assign]
         self._go_on.set()
 
 

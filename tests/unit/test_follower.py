@@ -68,6 +68,12 @@ def relink(root: Any, *ids: int) -> None:
     add(root, *ids, link=77, vectors=False)
 
 
+def embed(root: Any, *ids: int) -> None:
+    log = library_of(root).vectors["e"]
+    log.drop(ids)
+    log.add(ids, np.eye(len(ids), SIZE, 2, dtype=np.float32))
+
+
 def purge(root: Any) -> None:
     for log in (library_of(root).text, library_of(root).vectors["e"]):
         log.purge()
@@ -105,6 +111,8 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
     "dropped, back, purged": [(drop, 3, 4), (lambda root: add(root, 3, 4, words="back", vectors=False),), (purge,), (merged,)],
     "dropped, back, dropped again": [(drop, 3, 4), (add, 3, 4), (drop, 3, 4)],
     "dropped, back, dropped again, purged": [(drop, 3, 4), (add, 3, 4), (drop, 3, 4), (purge,)],
+    "another vector": [(embed, 3, 4)],
+    "another vector, and purged": [(embed, 3, 4), (purge,)],
     "vectors only": [(lambda root: library_of(root).vectors["e"].drop([3, 4]),)],
     "vectors only, purged": [(lambda root: library_of(root).vectors["e"].drop([3, 4]),), (purge,)],
 }
@@ -166,11 +174,24 @@ async def test_the_first_embedder_is_followed_and_another_is_loaded(tmp_path: Pa
 
         await image.system(serve)
         assert image.read(follower.look).reload
-        assert image.read(follower.look).reload, "until it is loaded"
         again = image.read(Follower.load)
         assert not look(image, again).changed
     finally:
         await image.close()
+
+
+async def test_after_a_purge_of_many_rows_it_is_loaded_anew_and_holds_the_right_chunks_until_then(
+    image: LivingImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batos.memory.follower.COMPARED", 3)
+    await do(image, (add, 1, 2, 3, 4), (add, 5), (add, 6))
+    follower = image.read(Follower.load)
+    await do(image, (relink, 3, 4), (drop, 5), (add, 7), (purge,))
+    assert image.read(follower.look).reload
+    view = follower.collection.view()
+    assert sorted(view.ids[~view.gone].tolist()) == [1, 2, 3, 4, 6, 7]
+    assert view.has[~view.gone].all()
+    assert not look(image, image.read(Follower.load)).changed
 
 
 async def test_a_look_that_is_broken_off_is_begun_again(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:

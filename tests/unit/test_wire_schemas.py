@@ -15,6 +15,7 @@ LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
     "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
+    "kernels",
 )  # fmt: skip
 """Ops that need no field."""
 EITHER = ("ingest", "step.open", "step.edit", "step.eval")
