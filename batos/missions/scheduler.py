@@ -537,7 +537,7 @@ class Scheduler:
             self._again(id)
 
     async def _interrupt(self, id: str) -> bool:
-        """Interrupt the attempt at a mission that was paused; return False if none is under way."""
+        """Interrupt the attempt at a mission that was paused or continued; return False if none is under way."""
         task = self._running.get(id)
         if task is None or id in self._cancelled:
             return False
@@ -560,6 +560,15 @@ class Scheduler:
         """
         await self._image.system(ledger.set_paused, id, False, mission=id)
         if self._held.take(id) is not None:
+            self._again(id)
+
+    async def go_on(self, id: str) -> None:
+        """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
+        does not count."""
+        if await self._interrupt(id):
+            return
+        self._take(id)
+        if not self._image.read(_is_final, id):
             self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
