@@ -173,6 +173,4 @@ async def models_page(seat: PageContext, request: Request) -> Response:
     experts = await seat.asker.ask("experts")
     personas = await seat.asker.ask("personas")
     kernels = await seat.asker.ask("kernels")
-    return await seat.show(
-        "models.html", "models", "Models", models=models, info=info, experts=experts, personas=personas, kernels=kernels
-    )
+    return await seat.show("models.html", "models", "Models", models=models, info=info, experts=experts, personas=personas, kernels=kernels)
