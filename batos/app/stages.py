@@ -32,6 +32,7 @@ from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
+from batos.api.stepping import StepRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
@@ -72,11 +73,15 @@ from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.mind.text_likeness import TextLikeness
+from batos.missions.fitness import Fitness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.stepping.continuation import StepContinuation
+from batos.stepping.session import StepParts
+from batos.stepping.step_sessions import StepSessions
 from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
@@ -245,10 +250,12 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
-        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
+        member = storage.membership
+        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose, leads=lambda: member.leads)
         loop = Autonomy(settings.now, storage.image, substrate.residency)
         await storage.lead.add(life, loop.sense)
         inference = given or await substrate.connect(life)
+        await storage.membership.describe(profile=substrate.profile_name)
         metrics = Metrics(storage.bus)
         yield InferenceStage(substrate, metrics.counted(inference), metrics, loop)
 
@@ -368,6 +375,7 @@ class MissionStage:
     methods: MethodRuntime
     improving: ImprovementLoop
     scheduler: Scheduler
+    fitness: Fitness
     attempt_services: AttemptServices
     replays: Replays
     resumed: int
@@ -429,11 +437,19 @@ async def build_missions(
             propose=improving.propose,
             ruled=improving.ruled,
         )
+        fitness = Fitness(image, substrate.needed(mind.memory.embedder_name), storage.membership.describe)
+        fitness.hindrance = tools.hindrance
+        await storage.membership.describe(unfit=fitness.reasons)
+        fitness.loads = substrate.loads(mind.router.guess)
+        storage.membership.on_renamed(substrate.republish)
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
+        scheduler.sweep.may_claim, scheduler.sweep.nearness, scheduler.sweep.hindrance = fitness.may_claim, fitness.nearness, fitness.waits
+        scheduler.sweep.recheck = fitness.look
+        scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
         await storage.lead.add(life, lambda led, bus: models.loop.hold(undoing.undo_change, led))
-        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
+        yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, await scheduler.recover())
 
 
 # --- transport
@@ -488,6 +504,7 @@ class StartedStages:
             "image": image.facts(),
             **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
+            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
@@ -512,6 +529,7 @@ class TransportStage:
     notices: NoticeRequests
     kernels: KernelRequests
     listener: Listener | None
+    stepping: StepSessions
 
 
 @contextlib.asynccontextmanager
@@ -539,6 +557,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
         )
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
+        parts = StepParts(settings, models.inference, functools.partial(work.improving.stage, work.attempt_services), work.improving.ground)
+        stepping = StepSessions(image, parts)
+        life.push_async_callback(stepping.stop)
+        life.background(stepping.run(), "stepping")
         storage.membership.on_look(facts.tools.toolbox.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
@@ -563,6 +585,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 others.requests,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
             ],
         )
         listener = None
@@ -580,7 +603,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         await life.enter_async_context(others.heard(listener, address))
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener, stepping)
 
 
 def _shared_turns(image: LivingImage, settings: Settings) -> SharedTurns:
@@ -626,6 +649,8 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         await storage.lead.add(life, look_after_memory)
         # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
+        if work.fitness.name:
+            life.background(work.fitness.watch(), "fitness")
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
         await storage.lead.add(life, improve)
