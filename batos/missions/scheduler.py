@@ -177,7 +177,7 @@ class Scheduler:
         if begin and self._image.kernel:
             begin = not (self._stopping or self._membership.draining) and self.sweep.begins(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(ledger.is_known, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
@@ -232,7 +232,7 @@ class Scheduler:
             del self._handled[id]
 
     def _has_ended(self, id: str) -> bool:
-        return bool(self._image.read(_is_final, id))
+        return bool(self._image.read(ledger.is_final, id))
 
     def _take(self, id: str) -> MissionRecord | None:
         """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
@@ -568,7 +568,7 @@ class Scheduler:
         if await self._interrupt(id):
             return
         self._take(id)
-        if not self._image.read(_is_final, id):
+        if not self._image.read(ledger.is_final, id):
             self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
@@ -694,11 +694,3 @@ class Scheduler:
 
 def _described(root: Root, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
-
-
-def _is_final(root: Root, id: str) -> bool:
-    return ledger.is_final(root, id)
-
-
-def _holds(root: Root, id: str) -> bool:
-    return ledger.is_known(root, id)

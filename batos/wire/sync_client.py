@@ -416,9 +416,8 @@ class SyncClient(SyncOperations):
     def tool_describe(
         self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
-        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
-        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
-        `form`.
+        """Read a description without a schema. Return `form`, the operations that rules read, else `text`, for a model that fills the form:
+        `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option `form`.
 
         :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
         :param options: of a usage: `env`, `without_walls`.
