@@ -50,12 +50,12 @@ class Kernel:
         self.console = self.doors.console if self.doors is not None else None
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
         self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk
-        self.bus, self.events, self.membership = storage.bus, storage.events, storage.membership
+        self.bus, self.events, self.membership, self.lead = storage.bus, storage.events, storage.membership, storage.lead
         self.substrate, self.metrics, self.loop = models.substrate, models.metrics, models.loop
         self.costs, self.upkeep, self.backups = upkeep.costs, upkeep.upkeep, upkeep.backups
         self.likeness, self.router, self.memory = memory.likeness, memory.router, memory.memory
         self.undoing, self.providing, self.methods = missions.undoing, missions.providing, missions.methods
-        self.improving, self.scheduler = missions.improving, missions.scheduler
+        self.improving, self.scheduler, self.fitness = missions.improving, missions.scheduler, missions.fitness
         self.attempt_services, self.replays = missions.attempt_services, missions.replays
 
     @classmethod
@@ -84,7 +84,7 @@ class Kernel:
             models = await enter(stages.connect_models(live, storage, inference))
             upkeep = await enter(stages.keep_image(settings, storage))
             memory = await enter(stages.open_memory(settings, storage, models))
-            tools = await enter(open_tools(settings, storage.image))
+            tools = await enter(open_tools(settings, storage.image, storage.membership))
             missions = await enter(stages.build_missions(live, storage, models, memory, tools, stop))
             on_recovered()
             drain = Drain(storage.membership, missions.scheduler, stop.make, settings.daemon.shutdown_s)

@@ -138,6 +138,12 @@ class MemoryRuntime:
         life.background(self.vectors.run(), "vectors")
         life.push_async_callback(self.curator.stop)
 
+    async def embedder_name(self) -> str:
+        """Return what embeds here: another kernel that embeds alike says the same. Of an Ollama, its model is looked at apart from that."""
+        if self._settings.memory.embedder == "ollama":
+            return "ollama"
+        return str(await self.readers.present.identity())
+
     def remember(self, life: Lifetime, bus: EventBus | None = None) -> None:
         """Store ended missions in the memory from now on, including those that ended before.
 
@@ -237,10 +243,10 @@ class MemoryRuntime:
         if self._shared is None:
             return
         self.curator.flush_due()
+        self._shared.look(root)
         seen = zodb_patches.first_unseen(root._p_jar)
         if seen == self._seen:
             return
-        self._shared.look(root)
         self.ingest.look(root)
         if (lived := root["lobby"].memory._slots.get("lived")) is not None:
             lived._p_activate()

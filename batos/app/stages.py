@@ -73,6 +73,7 @@ from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.mind.text_likeness import TextLikeness
+from batos.missions.fitness import Fitness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
@@ -249,10 +250,12 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
-        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
+        member = storage.membership
+        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose, leads=lambda: member.leads)
         loop = Autonomy(settings.now, storage.image, substrate.residency)
         await storage.lead.add(life, loop.sense)
         inference = given or await substrate.connect(life)
+        await storage.membership.describe(profile=substrate.profile_name)
         metrics = Metrics(storage.bus)
         yield InferenceStage(substrate, metrics.counted(inference), metrics, loop)
 
@@ -372,6 +375,7 @@ class MissionStage:
     methods: MethodRuntime
     improving: ImprovementLoop
     scheduler: Scheduler
+    fitness: Fitness
     attempt_services: AttemptServices
     replays: Replays
     resumed: int
@@ -433,11 +437,19 @@ async def build_missions(
             propose=improving.propose,
             ruled=improving.ruled,
         )
+        fitness = Fitness(image, substrate.needed(mind.memory.embedder_name), storage.membership.describe)
+        fitness.hindrance = tools.hindrance
+        await storage.membership.describe(unfit=fitness.reasons)
+        fitness.loads = substrate.loads(mind.router.guess)
+        storage.membership.on_renamed(substrate.republish)
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
+        scheduler.sweep.may_claim, scheduler.sweep.nearness, scheduler.sweep.hindrance = fitness.may_claim, fitness.nearness, fitness.waits
+        scheduler.sweep.recheck = fitness.look
+        scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
         await storage.lead.add(life, lambda led, bus: models.loop.hold(undoing.undo_change, led))
-        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
+        yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, await scheduler.recover())
 
 
 # --- transport
@@ -492,6 +504,7 @@ class StartedStages:
             "image": image.facts(),
             **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
+            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
@@ -636,6 +649,8 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         await storage.lead.add(life, look_after_memory)
         # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
+        if work.fitness.name:
+            life.background(work.fitness.watch(), "fitness")
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
         await storage.lead.add(life, improve)

@@ -81,6 +81,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "info": "dashboard",
         "metrics": "dashboard",
         "kernels": "kernels",
+        "drain": "kernels",
         "doctor": "daemon",
         "config": "daemon",
         "keys": "access",

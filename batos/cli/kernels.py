@@ -1,13 +1,18 @@
-"""The verb `kernels`: the daemons that serve one image together."""
+"""Verbs about kernels, the daemons that serve one image together: which there are, and the orderly end of one."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Annotated, Any
 
-from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.client import ask
+import typer
+
+from batos.cli.app import Connect, Json, app, check_reachable, endpoint
+from batos.cli.client import ask, showing
 from batos.cli.output import Output, ago
+from batos.errors import DaemonUnavailable
 
+_LOOK_S = 0.2  # between two looks whether the daemon has stopped
 _STYLES = {"leads": "green", "gone": "red", "unfit": "yellow", "drains": "yellow"}
 
 
@@ -22,6 +27,42 @@ def kernels(connect: Connect = None, as_json: Json = False) -> None:
         output.note("this daemon has its image to itself (setting image.kernels = one)", "dim")
     else:
         _list(reply["name"], reply["kernels"], output)
+
+
+@app.command()
+def drain(
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the daemon has stopped.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Stop the daemon so that nothing is cut off: it takes up no more, hands its lead over, ends what is under way, and stops.
+
+    Missions under way have the seconds of the setting daemon.shutdown_s. What has not ended then, and what waits, goes on at another kernel
+    of the image, or at the next start, and does not count as tried.
+    """
+    output, address = Output(as_json), endpoint(connect)
+    before = ask(address, lambda client: client.info()) if wait else {}
+    reply = ask(address, lambda client: client.kernels(drain=True))
+    name, under_way = reply.get("name", ""), reply.get("under_way", 0)
+    if not as_json:
+        output.say(f"{name or 'the daemon'} stops when its missions have ended; under way: {under_way}")
+    if wait:
+        with showing(lambda: "draining"):
+            while _runs(address, before.get("pid")):
+                time.sleep(_LOOK_S)
+    if as_json:
+        output.document({"type": "drain", "name": name, "under_way": under_way, "stopped": wait})
+    elif wait:
+        output.say("stopped", "green")
+
+
+def _runs(address: str, pid: int | None) -> bool:
+    """Return True while the daemon of that process answers: another one may have been started in its place."""
+    try:
+        check_reachable(address)
+        return bool(ask(address, lambda client: client.info(), shows=True)["pid"] == pid)
+    except DaemonUnavailable:
+        return False
 
 
 def _list(name: str, listed: list[dict[str, Any]], output: Output) -> None:

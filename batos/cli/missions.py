@@ -461,6 +461,8 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         shown["asks"] = reply["question"]["question"]
     if reply.get("waits_for"):
         shown["waits for"] = reply["waits_for"]
+    if reply.get("waits"):
+        shown["waits"] = f"no kernel takes it up: {reply['waits']}"
     if reply.get("progress"):
         shown["tool"] = one_line(reply["progress"], 200)
     shown |= provided_pairs(reply)

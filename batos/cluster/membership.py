@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -111,6 +112,7 @@ class Membership:
         self._silence = Silence(lease_s)
         self._known: list[KernelInfo] = []
         self._facts: dict[str, Any] = {}
+        self._fit_at = time.monotonic()
         self._away = ""
         self._looks: list[Look] = []
         self._renamed: list[Callable[[], object]] = []
@@ -130,6 +132,11 @@ class Membership:
     def others(self) -> list[KernelInfo]:
         """Return the other kernels that are not gone, as of the last look."""
         return [one for one in self._known if one.name != self.name and not one.gone]
+
+    def alive(self) -> list[KernelInfo]:
+        """Return the other kernels that have given a sign of life since this one looks: what is only left in the register of a copied
+        image never does."""
+        return [one for one in self.others() if one.name in self._silence.heard]
 
     def everyone(self) -> list[KernelInfo]:
         """Return all kernels in the register as of the last look; also this one, and those that are gone."""
@@ -317,8 +324,20 @@ class Membership:
         else:
             there = {one.name for one in self.others()}
             await self._declare(self._silence.look({name: sign for name, sign in signs.items() if name in there}))
-        if not self._resigned and leader != self.name and leader not in {one.name for one in self.others()}:
+        if self.leads and self._others_lead_better():
+            log.info("lead_given_up", kernel=self.name, why="it is unfit, and another kernel is not")
+            self._set_term(0)
+            await self._image.system(kernels.hand_over, self.name)
+        elif not (self._resigned or leader in {one.name for one in self._known if not one.gone} or self._others_lead_better()):
             self._set_term(await self._image.system(kernels.take_lead, self.name))
+
+    def _others_lead_better(self) -> bool:
+        """Return True if this kernel has been unfit for a lease, and another one that gives signs of life is not."""
+        mine = next((one for one in self._known if one.name == self.name), None)
+        if mine is None or not mine.unfit:
+            self._fit_at = time.monotonic()
+        unfit = time.monotonic() - self._fit_at > self.lease_s
+        return unfit and any(not (one.unfit or one.draining) for one in self.alive())
 
     def _read_known(self) -> list[KernelInfo]:
         self._known = self._image.read(kernels.listed)

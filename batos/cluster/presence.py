@@ -44,6 +44,8 @@ class Silence:
     def __init__(self, lease_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._lease_s, self._clock = lease_s, clock
         self._looked = clock()
+        self.heard: set[str] = set()
+        """Names of those that have given a sign of life since this observer looks."""
         self.restart()
 
     def restart(self) -> None:
@@ -71,9 +73,12 @@ class Silence:
     def _is_silent(self, name: str, sign: Sign, now: float) -> bool:
         beat, since = self._beats.get(name, (None, now))
         if beat != sign.beat:
+            if beat is not None:
+                self.heard.add(name)
             since = now
             self._beats[name] = sign.beat, now
         if sign.held:
+            self.heard.add(name)
             self._held.add(name)
             self._free.pop(name, None)
         elif sign.held is False and name in self._held and now - self._since > self._lease_s:

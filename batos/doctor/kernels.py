@@ -56,5 +56,6 @@ def found_of(told: dict[str, Any]) -> list[Check]:
             found.append(Check("kernels", "warn", f"{one['name']} takes up no missions: it drains", "it stops by itself; start it again"))
     if not found:
         leader = next(one["name"] for one in living if one["leads"])
-        found.append(Check("kernels", "ok", f"{len(living)} {'kernel serves' if len(living) == 1 else 'kernels serve'} the image; {leader} leads"))
+        serve = "kernel serves" if len(living) == 1 else "kernels serve"
+        found.append(Check("kernels", "ok", f"{len(living)} {serve} the image; {leader} leads"))
     return found

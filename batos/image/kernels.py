@@ -79,8 +79,16 @@ class KernelInfo:
     """Time of its registration, in seconds since the epoch."""
     ended: float
     """Time at which it ended, or was found to be gone; 0 while it lives."""
+    network: str = ""
+    """Identity of the network that it is in: kernels of one network have the same addresses of loopback."""
+    acts: bool = False
+    """True if missions act outside from its machine (`batos.image.identity`)."""
     unfit: tuple[str, ...] = ()
     """Why it takes up no missions now, in words; empty if it does."""
+    loaded: tuple[str, ...] = ()
+    """Names of the files of weights in the memory of its Ollamas."""
+    abilities: tuple[str, ...] = ()
+    """Abilities that all its models have, as `batos.bridge.capabilities.Needs` says it in words."""
 
     @property
     def host(self) -> str:
@@ -104,7 +112,11 @@ class KernelRecord(Persistent):
     """Number that rises while it lives, where the image itself is what tells of its life."""
     gone = ""
     draining = False
+    network = ""
+    acts = False
     unfit: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
 
     def __init__(self, name: str, terms: KernelTerms) -> None:
         self.name, self.codex, self.version, self.format = name, terms.codex, terms.version, terms.format
@@ -207,7 +219,8 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
 
 
 def describe(root: Root, name: str, **facts: Any) -> None:
-    """Change facts of a kernel's record: `endpoint`, `doors`, `wire_key`, `profile`, `models`, `draining`. One that is gone stays as it is.
+    """Change facts of a kernel's record: `endpoint`, `doors`, `wire_key`, `profile`, `models`, `draining`, `network`, `acts`, `unfit`,
+    `abilities`, `loaded`. One that is gone stays as it is.
 
     :raises KernelRefused: for a profile that other kernels do not have.
     """
@@ -325,7 +338,8 @@ def living(root: Root) -> list[KernelRecord]:
 def _info(one: KernelRecord, lead: Lead) -> KernelInfo:
     models = tuple(ModelContent(*model) for model in one.models)
     facts = (one.endpoint, one.doors, one.wire_key, one.version, one.codex, one.profile, models, one.beat, one.gone, one.draining)
-    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, one.began, one.ended, one.unfit)
+    more = {name: getattr(one, name) for name in ("began", "ended", "network", "acts", "unfit", "loaded", "abilities")}
+    return KernelInfo(one.name, epoch_of(one.name), *facts, lead.kernel == one.name, **more)
 
 
 def _living(held: Kernels | None) -> list[KernelRecord]:

@@ -411,6 +411,17 @@ def uncount_attempt(root: Root, id: str, ended: int, keep: bool = False) -> None
         ownership.give_back(root, mission)
 
 
+def hand_over(root: Root, id: str, connection: str, ended: int) -> None:
+    """Give a mission to the kernels of a connection's machine: its attempt here says nothing against it.
+
+    :param ended: see `uncount_attempt`.
+    """
+    mission = mission_of(root, id)
+    if mission.state not in FINAL and ownership.is_own(root, mission) and mission.connection != connection:
+        mission.connection = connection
+    uncount_attempt(root, id, ended)
+
+
 def set_paused(root: Root, id: str, paused: bool) -> MissionRecord:
     """Pause a mission, or let it go on; return its record. A final one stays as it is."""
     if (line := line_of(root, id)) is not None:

@@ -25,7 +25,7 @@ DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0), "kernel": "", "cancelled": False,
-    "images": None, "continued": None, "mends": None,
+    "images": None, "connection": "", "continued": None, "mends": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only the slots that differ."""
@@ -91,6 +91,8 @@ class MissionRecord:
     """Time, request and number of missions of the undo that took it back; None while its effects are in the image."""
     images: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Pictures of the brief; one with `of` belongs to an earlier mission of the conversation."""
+    connection: str = ""
+    """Connection of one machine that it needs: only a kernel of that machine goes on with it."""
     continued: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Each time that its user stepped into it and let it go on: `at`, `with` (the mission that holds the changes), `note`, and its state,
     error and attempts then."""

@@ -146,6 +146,7 @@ class SharedCollection:
         """Read the collection again from the image."""
         async with self._one_load:
             self._follower = await in_helper(self._image.read, Follower.load)
+        self._follow()  # what was committed while it was loaded
 
     async def run(self) -> None:
         """Load the collection anew when that is due, until cancelled; searches go on meanwhile."""

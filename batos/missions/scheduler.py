@@ -26,7 +26,16 @@ from batos.bridge.admission import Ticket, session
 from batos.cluster.membership import Alone, Membership
 from batos.concurrency import Background
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
+from batos.errors import (
+    BatosError,
+    BatosSignal,
+    Busy,
+    DeadlineExceeded,
+    ImageDamaged,
+    InferenceFailed,
+    InvalidInput,
+    MissionCancelled,
+)
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord, draft
@@ -42,8 +51,13 @@ from batos.missions.held_missions import HeldMissions, RestingMissions, held_sta
 from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
 from batos.missions.sweep import MissionSweep
 from batos.objects import Root
+from batos.tools.machines import NeedMachine
 
 log = structlog.get_logger("batos.mind")
+
+
+class _Unfit(BatosSignal):
+    """Signal of an attempt that failed since this kernel cannot think the mission any more: another one may."""
 
 
 @dataclass(slots=True)
@@ -161,9 +175,9 @@ class Scheduler:
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
         if begin and self._image.kernel:
-            begin = not (self._stopping or self._membership.draining) and self.sweep.may_claim(draft(id, brief, options))
+            begin = not (self._stopping or self._membership.draining) and self.sweep.begins(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(ledger.is_known, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
@@ -174,7 +188,7 @@ class Scheduler:
                 log.bind().info("accepted", mission=id, origin=record.origin)
                 if begin:
                     await self._start_at_once(record)
-                else:
+                elif self.sweep.begins(record):
                     self._push(record)
             return new, record
         finally:
@@ -218,7 +232,7 @@ class Scheduler:
             del self._handled[id]
 
     def _has_ended(self, id: str) -> bool:
-        return bool(self._image.read(_is_final, id))
+        return bool(self._image.read(ledger.is_final, id))
 
     def _take(self, id: str) -> MissionRecord | None:
         """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
@@ -234,7 +248,7 @@ class Scheduler:
             self._quiet.set()
 
     def _push(self, record: MissionRecord) -> None:
-        if self._image.kernel and not self.sweep.may_claim(record):
+        if self._image.kernel and not self.sweep.may_take(record):
             return  # another kernel finds it
         self._deadlines.begin(record)
         if not self._held.holds(record):
@@ -251,7 +265,9 @@ class Scheduler:
     def _dispatch(self) -> None:
         self.resting.come_back()
         while self._places() > 0 and self.queue and not self._stopping and not self._membership.draining:
-            self._start(self.queue.pop(), counted=False)
+            entry = self.queue.pop()
+            if self.sweep.may_take(entry.record):
+                self._start(entry, counted=False)
 
     # --- being thought
 
@@ -312,6 +328,14 @@ class Scheduler:
             except NeedAnswer as need:
                 await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
+                self._interrupted(run)
+            except _Unfit as e:
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
+                log.warning("mission_given_back", mission=id, why=str(e))
+                self._interrupted(run)
+            except NeedMachine as there:
+                await self._endings.recorded(id, ledger.hand_over, id, there.connection, run.ended)
+                log.info("mission_handed_over", mission=id, to=there.machine, connection=there.connection)
                 self._interrupted(run)
             except HeldBack:
                 await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
@@ -390,6 +414,8 @@ class Scheduler:
                 self._endings.complete(attempt, result)
                 return
             attempts = attempt.mission.attempts
+            if self._image.kernel and isinstance(error, InferenceFailed) and await self.sweep.is_unfit(attempt.mission):
+                raise _Unfit(error.message)
             again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.missions.attempts
             if await self._endings.fail(attempt, error, final=not again):
                 return
@@ -437,8 +463,9 @@ class Scheduler:
             return {**facts, **({"progress": progress} if (progress := attempt.tools.progress) else {})}
         if (held := self._held.live(id)) is not None:
             return {"running": False, **held}
-        place = self.queue.place(id)
-        return {"running": False} if place is None else {"running": False, "place": place}
+        if (place := self.queue.place(id)) is not None:
+            return {"running": False, "place": place}
+        return {"running": False, **({"waits": why} if self._image.kernel and (why := self.sweep.why_waits(id)) else {})}
 
     def state(self, id: str) -> str | None:
         """Return the state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back; else
@@ -541,7 +568,7 @@ class Scheduler:
         if await self._interrupt(id):
             return
         self._take(id)
-        if not self._image.read(_is_final, id):
+        if not self._image.read(ledger.is_final, id):
             self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
@@ -667,11 +694,3 @@ class Scheduler:
 
 def _described(root: Root, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
-
-
-def _is_final(root: Root, id: str) -> bool:
-    return ledger.is_final(root, id)
-
-
-def _holds(root: Root, id: str) -> bool:
-    return ledger.is_known(root, id)

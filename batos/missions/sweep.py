@@ -11,8 +11,9 @@ Where a daemon has its image to itself nothing is swept.
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from batos.errors import ImageDamaged
 from batos.image import kernels, ledger, ownership
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
+from batos.missions.fitness import ELSEWHERE, HERE
 from batos.objects import Root
 
 log = structlog.get_logger("batos.mind")
@@ -88,8 +90,34 @@ class MissionSweep:
         self._image, self._membership, self._scheduler, self._concurrent = image, membership, scheduler, concurrent
         self.may_claim: Callable[[MissionRecord], bool] = lambda record: True
         """Returns True if this kernel can think a mission: its models are there."""
+        self.recheck: Callable[[], Awaitable[None]] = _nothing
+        """Looks anew whether this kernel is fit: an inference has failed here."""
+        self.nearness: Callable[[MissionRecord], int] = lambda record: HERE
+        """Returns where a mission's model is in memory: one of `batos.missions.fitness`."""
+        self.hindrance: Callable[[MissionRecord], str] = lambda record: ""
+        """Returns why no kernel takes up a mission, in words."""
+        self.patience_s = math.inf
+        """Seconds for which a mission may be passed by those whose models are loaded."""
         self._seen: dict[str, _Seen] = {}
         self._turn: Iterator[str] = iter(())
+
+    def may_take(self, record: MissionRecord) -> bool:
+        """Return True if this kernel may take up a mission: it can think it, or end it since its time is over."""
+        return self.may_claim(record) or _is_late(record)
+
+    def begins(self, record: MissionRecord) -> bool:
+        """Return True if a mission that was sent to this kernel begins here: no other one has its model loaded already."""
+        return self.may_claim(record) and self.nearness(record) != ELSEWHERE
+
+    def why_waits(self, id: str) -> str:
+        """Return why no kernel takes up a mission that waits, in words; "" if one may, or has it."""
+        record = self._image.read(_free_record, id)
+        return "" if record is None else self.hindrance(record)
+
+    async def is_unfit(self, record: MissionRecord) -> bool:
+        """Return True if this kernel cannot think a mission any more, since an inference of it failed, and another one may."""
+        await self.recheck()
+        return not self.may_claim(record)
 
     def look(self, root: Root) -> None:
         """Take up what is to be taken up, and let go what is lost."""
@@ -179,8 +207,8 @@ class MissionSweep:
     def _take(self, orphans: list[MissionRecord], others: list[MissionRecord]) -> None:
         if self._membership.draining:
             return
-        orphans = sorted(filter(self.may_claim, orphans), key=_order)[: self._concurrent()]
-        others = sorted(filter(self.may_claim, others), key=_order)
+        orphans = sorted(filter(self.may_take, orphans), key=_order)[: self._concurrent()]
+        others = self._in_order([record for record in others if self.may_take(record)])
         late = [record for record in others if self._seen[record.id].looks > PATIENCE_LOOKS or _is_late(record)]
         places = max(0, self._scheduler.room() - len(orphans))
         chosen = {record.id: record for record in [*late[:places], *self._part(others, places)][:places]}
@@ -188,6 +216,19 @@ class MissionSweep:
         for record in [*orphans, *chosen.values()]:
             log.info("mission_taken_up", mission=record.id, was=record.kernel or None)
             self._scheduler.take_up(replace(record, resumed=True))
+
+    def _in_order(self, others: list[MissionRecord]) -> list[MissionRecord]:
+        """Return missions in the order in which this kernel takes them up: of one rank first those that were passed for long, then those
+        whose model is loaded here. One whose model only another kernel has loaded is left to that one for some looks."""
+        near = {record.id: self.nearness(record) for record in others}
+        looks = {record.id: self._seen[record.id].looks for record in others}
+        ripe = [record for record in others if near[record.id] != ELSEWHERE or looks[record.id] > PATIENCE_LOOKS]
+
+        def order(record: MissionRecord) -> tuple[Any, ...]:
+            passed = looks[record.id] * self._membership.look_s > self.patience_s
+            return record.origin == "system", -record.priority, not passed, 0 if passed else near[record.id], record.number
+
+        return sorted(ripe, key=order)
 
     def _part(self, others: list[MissionRecord], places: int) -> list[MissionRecord]:
         """Return this kernel's part of the line, so that not all claim the same ones."""
@@ -203,6 +244,15 @@ class MissionSweep:
         named = {one.owner for one in self._seen.values()}
         if (found := tuple(name for name in gone if name not in named)) and len(self._seen) == len(root["ledger"].pending):
             self._image.later(kernels.prune, found)
+
+
+def _free_record(root: Root, id: str) -> MissionRecord | None:
+    mission = root["ledger"].missions.get(id)
+    return None if mission is None or mission.state in ledger.FINAL or not ownership.free(root, mission) else ledger.describe(mission)
+
+
+async def _nothing() -> None:
+    pass
 
 
 def _order(record: MissionRecord) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.objects import Root
-from batos.tools import connections, known_places
+from batos.tools import connections, known_places, machines
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import (
     ConnectionSpec,
@@ -32,6 +32,7 @@ from batos.tools.definitions import (
     ToolDefinition,
     check_definitions,
 )
+from batos.tools.machines import NeedMachine
 
 log = structlog.get_logger("batos.tools")
 Open = Callable[[ConnectionSpec, ConnectorServices], Connector]
@@ -68,10 +69,14 @@ def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connect
 class Toolbox:
     """Connections by name, and their connectors as far as they are open."""
 
-    def __init__(self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector) -> None:
+    def __init__(
+        self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector, machine: str = ""
+    ) -> None:
         """
         :param state: identity of the image, and why it may not act.
+        :param machine: name of this kernel's machine (`batos.tools.machines`); empty where one daemon has the image to itself.
         """
+        self.machine = machine
         self._image, self.services, self.state, self._open = image, services, state, open
         self.connections = image.kept(connections.load)
         """Returns the connections of the image, by name."""
@@ -108,8 +113,11 @@ class Toolbox:
         :raises UnknownTool: for a name that is not one.
         :raises InvalidInput: if the arguments do not fit the tool's schema.
         :raises ToolFailed: if its place cannot be reached.
+        :raises NeedMachine: if its connection belongs to another machine.
         """
         connection, tool = self.find(name)
+        if self.machine and (there := self._image.read(machines.elsewhere, connection.spec)):
+            raise NeedMachine(connection.spec.name, there)
         check_arguments(name, tool, arguments)
         connector = await self._connector(connection.spec)
         call = await connector.prepare(tool, arguments)
@@ -127,6 +135,8 @@ class Toolbox:
         """
         if spec.name in self.connections():
             raise InvalidInput(f"the name {spec.name!r} is taken; choose another, or `batos tools remove {spec.name}` first")
+        self._image.read(machines.check, spec.on, self.machine)
+        spec = machines.placed(spec, self.machine)
         connector = self._open(spec, self.services)
         try:
             tools = await self._offered(spec, connector)
@@ -148,6 +158,7 @@ class Toolbox:
         :raises UnknownTool: if there is no connection of that name.
         """
         spec = self.connection(name).spec
+        self._image.read(machines.check, self._image.read(machines.elsewhere, spec), self.machine)
         connector = self._open(spec, self.services)  # of its own: calls under way keep theirs
         try:
             tools = await self._offered(spec, connector)

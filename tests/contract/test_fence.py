@@ -11,10 +11,11 @@ from BTrees.OOBTree import OOBTree
 from transaction.interfaces import TransientError
 
 from batos import scope
+from batos.app import lead_work
 from batos.app.lead_work import LeadWork
 from batos.bus import EventBus, MemoryQueried
 from batos.concurrency import Lifetime
-from batos.errors import LeadLost
+from batos.errors import ImageAway, LeadLost
 from batos.image import fence
 from batos.image.kernels import KERNELS
 from batos.image.living_image import LivingImage
@@ -124,6 +125,7 @@ async def test_work_of_the_leader_is_begun_with_each_lead_and_commits_nothing_wi
     assert lives == []
     membership.on_lead(work.led)
     await until(lambda: len(lives) == 1)
+    await until(lambda: work.is_led)
     bus.publish(MemoryQueried(1))
     done = list[str]()
 
@@ -137,12 +139,31 @@ async def test_work_of_the_leader_is_begun_with_each_lead_and_commits_nothing_wi
     await until(lambda: ends == ["last part", "first part"])
     bus.publish(MemoryQueried(2))
     await other.system(take, "a.1")
-    await until(lambda: len(lives) == 2)
+    await until(lambda: len(lives) == 2 and work.is_led)
     bus.publish(MemoryQueried(3))
     lives[1].background(beat("in term 3"), "a part")
     await until(lambda: len(done) == 2)
     assert (image.read(written), heard) == ({"in term 1": 1, "in term 3": 3}, [1, 3])
     assert second.term == 0
+
+
+async def test_a_part_that_cannot_begin_is_begun_again_and_holds_up_no_end(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lead_work, "AGAIN_S", 0.01)
+    (image, membership), _ = two
+    work, tries, ends = LeadWork(image, EventBus()), list[int](), list[str]()
+
+    async def part(life: Lifetime, bus: EventBus) -> None:
+        life.callback(ends.append, "part")
+        tries.append(len(tries))
+        if len(tries) % 4:
+            raise ImageAway("the server of the image cannot be reached")
+
+    await work.add(Lifetime(), part)
+    membership.on_lead(work.led)
+    await until(lambda: work.is_led)
+    assert (len(tries), len(ends)) == (4, 3), "what a try had begun was ended"
+    await membership.resign()
+    assert (work.is_led, len(ends)) == (False, 4)
 
 
 async def test_a_lead_that_is_lost_while_it_is_taken_up_is_taken_up_again_in_its_new_term(two: Any) -> None:

@@ -244,3 +244,23 @@ def test_the_record_of_a_mission_says_whose_it_is_only_among_several(tmp_path: P
             return record(kernel, "m").kernel, kernel.image.read(lambda root: "kernel" in root["ledger"].missions["m"]._slots)
 
     assert asyncio.run(alone()) == ("", False)
+
+
+async def test_missions_under_way_outlive_a_restart_of_the_server(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
+    uri, held = postgres.image(), FakeInference()
+    held.hold()
+    ids = [f"m{n}" for n in range(6)]
+    async with daemon(tmp_path, uri, held, "a", lease_s=3) as one, daemon(tmp_path, uri, held, "b", lease_s=3) as other:
+        for n, id in enumerate(ids):
+            await submit((one, other)[n % 2], id, f"robin, what of {n}?")
+        await held.came(6)
+        await asyncio.to_thread(postgres.stop, "immediate")
+        held.release()  # answers come while the server is away
+        await until(lambda: one.image.committer.trouble and other.image.committer.trouble)
+        await asyncio.to_thread(postgres.start)
+        await until(lambda: not one.image.committer.trouble and not other.image.committer.trouble)
+        await ended(one, *ids)
+        for id in ids:
+            assert len(set(journaled(one, id))) == len(journaled(one, id)) == 1
+            assert one.image.read(lambda root, id=id: journal.route_of(root, id))
+        assert len(held.asked) == len(ids)  # nothing was paid for twice

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.inference import ChatReply, ChatRequest
-from batos.errors import KeyRefused, MissionCancelled, RoleRefused
-from batos.image import ledger
+from batos.errors import DeadlineExceeded, InvalidInput, KeyRefused, MissionCancelled, RoleRefused
 from batos.wire import keys
 from batos.wire.client import Client
 from batos.wire.keys import ClientKeys
@@ -222,20 +221,38 @@ async def test_a_pause_at_another_kernel_holds_the_mission_back_until_it_is_resu
     assert a.record("m1").attempts == 1
 
 
-async def test_a_question_is_told_at_each_kernel_and_answered_at_any(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
-    async with pair(postgres.image(), tmp_path) as (a, b):
-        events: list[dict[str, Any]] = []
-        await under_way(a, "m2")
-        watching = asyncio.create_task(heard(b, "m2", events))
-        await until(lambda: any(event["type"] == "status" for event in events))
-        await a.kernel.image.system(ledger.ask_question, "m2", "Which day?", 0, 0)
-        await until(lambda: [e for e in events if e["type"] == "needs_input"], "the question")
-        asked = next(e for e in events if e["type"] == "needs_input")
-        assert (asked["question"], asked["number"]) == ("Which day?", 1)
-        a.inference.release()
-        await b.client.answer("m2", "Monday")
-        await watching
-        assert a.record("m2").questions[0]["answer"] == "Monday"
+async def test_a_question_is_told_at_each_kernel_and_answered_once_at_any(two: tuple[Member, Member]) -> None:
+    a, b = two
+    a.inference.hold()
+    await a.client.submit("Choose a restaurant", id="m1", may_ask=True)
+    await a.inference.came(1)
+    events: list[dict[str, Any]] = []
+    watching = asyncio.create_task(heard(b, "m1", events))
+    await until(lambda: any(event["type"] == "status" for event in events))
+    a.inference.release()
+    await until(lambda: any(event["type"] == "needs_input" for event in events), "the question")
+    asked = next(event for event in events if event["type"] == "needs_input")
+    statuses = [await one.client.status("m1") for one in two]
+    assert {status["state"] for status in statuses} == {"NEEDS_INPUT"}
+    assert [status["questions"][-1]["question"] for status in statuses] == [asked["question"]] * 2
+    replies = await asyncio.gather(*(one.client.answer("m1", f"of {one.name}", 1) for one in two), return_exceptions=True)
+    (refused,) = [reply for reply in replies if isinstance(reply, InvalidInput)]
+    assert "was answered already" in refused.message
+    await watching
+    assert [event["type"] for event in events].count("needs_input") == 1
+    said = a.record("m1").questions[0]["answer"]
+    assert said == ("of " + two[[isinstance(reply, InvalidInput) for reply in replies].index(False)].name)
+
+
+async def test_a_deadline_ends_what_waits_also_where_its_kernel_has_gone(two: tuple[Member, Member]) -> None:
+    a, b = two
+    await under_way(a, "m1", deadline_s=1.5)
+    assert (await b.client.pause("m1"))["state"] == "PAUSED"
+    await until(lambda: a.record("m1").kernel == "", "a mission that is nobody's")
+    await a.kernel.stop()
+    with pytest.raises(DeadlineExceeded):
+        await b.client.result("m1")
+    assert b.record("m1").attempts == 0
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -33,8 +33,7 @@ async def daemon(uri: str, data: Path, inference: FakeInference | None = None, *
 
 async def leads(kernel: Kernel) -> None:
     """Return when a kernel leads, and its work as the leader has begun."""
-    await until(lambda: kernel.membership.leads, "lead")
-    await kernel.membership.settled()
+    await until(lambda: kernel.membership.leads and kernel.lead.is_led, "lead")
 
 
 class Seizure:

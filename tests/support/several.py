@@ -14,6 +14,7 @@ from batos.console.api_client import Asker
 from batos.image import ledger
 from batos.image.mission_record import MissionRecord
 from batos.wire.client import Client
+from batos.wire.keys import ClientKeys
 from tests.support.missions import WAIT_S, FakeInference, settings
 
 LEASE_S, LOOK_S = 5.0, 0.03

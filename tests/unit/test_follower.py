@@ -233,6 +233,28 @@ def test_rows_that_differ_have_other_signatures() -> None:
     assert len(signatures(build([]))) == 0
 
 
+@pytest.mark.parametrize("looks", [True, False])
+async def test_what_is_committed_while_a_collection_is_loaded_anew_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    async with shared_memories(tmp_path) as (one, other):
+        shelver = other.recollection.shelver
+
+        async def in_helper(read: Any, load: Any) -> Any:
+            loaded = read(load)
+            made = prepare_document(Draft(NOTE, "n", [DraftPart("It says this.")], 0), shelver, source="n", mission="m", section_chars=600)
+            await other.image.system(store_document, made, build(made.entries))
+            if looks:
+                one.image.read(one.recollection.look)
+            return loaded
+
+        monkeypatch.setattr("batos.memory.live_collection.in_helper", in_helper)
+        await one.recollection.reload()
+        with one.image.snapshot() as root:
+            assert "n" in library_of(root).by_source
+            equals_a_fresh_one(root, one.recollection.collection)
+
+
 # --- numbers
 
 
