@@ -182,6 +182,25 @@ async def test_what_one_kernel_has_paid_for_another_finds_though_its_models_dige
     assert not any(chat.get("format") for chat in servers[1].chats)
 
 
+async def test_a_kernel_that_cannot_go_on_gives_the_mission_back_and_no_attempt_is_counted(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    async with two(tmp_path, zeo, servers) as (first, second):
+        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        servers[1].fail("status_500", path="/api/create", times=None)
+        del servers[1].models[VOICE]
+        looks_anew(second)
+        second.fitness.reasons = ()  # it has not noticed yet
+        await second.scheduler.submit("m1", "Say hello", {"persona": "brick", "depth": "direct"})
+        await completed(second, "m1")
+        ended = second.image.read(ledger.record_of, "m1")
+        assert (ended.kernel.partition(".")[0], ended.attempts) == ("a", 1)
+        assert not second.image.read(lambda root: list(root["ledger"].failures))
+        assert unfit(first, "b")
+
+
 async def test_missions_go_where_their_model_is_loaded(
     tmp_path: Path,
     zeo: Zeo,  # noqa: F811
