@@ -15,6 +15,8 @@
     │   ├── UnknownPicture         no image of this digest was uploaded, or the daemon has removed it
     │   ├── UnknownSource          the memory holds nothing from this source
     │   ├── UnknownChange          the autotelic loop has made no change of this number, or the daemon has removed its record
+    │   ├── UnknownSession         there is no such session of stepping: it was closed, left, or the daemon was started again
+    │   ├── StepConflict           the image was changed meanwhile where a session changed it, too; see `conflicts`
     │   ├── UndoConflict           later work depends on the mission to undo; see `conflicts` and `missions`
     │   ├── HistoryGone            the image does not hold this moment or revision, or holds it no longer
     │   ├── Unreadable             a file cannot be read into the memory: not text, damaged, encrypted or too large
@@ -162,6 +164,19 @@ class UnknownSource(InvalidInput):
 
 class UnknownChange(InvalidInput):
     code = "unknown_change"
+
+
+class UnknownSession(InvalidInput):
+    code = "unknown_session"
+
+
+class StepConflict(InvalidInput):
+    """The image was changed meanwhile in places that a session of stepping changed, too. Nothing was changed.
+
+    `conflicts` names object, slot, both values, and the mission that wrote the image's.
+    """
+
+    code = "step_conflict"
 
 
 class UndoConflict(InvalidInput):

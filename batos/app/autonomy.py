@@ -357,7 +357,7 @@ class ImprovementLoop:
         if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
-        rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self.ground, self._tasks)
+        rehearsals = Rehearsals(image, self._inference, settings, partial(self.stage, services), self.ground, self._tasks)
         staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
@@ -397,7 +397,7 @@ class ImprovementLoop:
             yield [writer_evaluation.WritingTask(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
 
     @contextlib.asynccontextmanager
-    async def _stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
+    async def stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
         """Make the parts for thinking in a mirror: own methods, router and sandbox.
 
         :param services: the services of live attempts.

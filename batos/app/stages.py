@@ -32,6 +32,7 @@ from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
+from batos.api.stepping import StepRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
@@ -78,6 +79,9 @@ from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.stepping.continuation import StepContinuation
+from batos.stepping.session import StepParts
+from batos.stepping.step_sessions import StepSessions
 from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
@@ -498,9 +502,12 @@ class StartedStages:
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
-            **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
-            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
+            **(
+                {"kernel": {**told, **self.missions.fitness.facts()}}
+                if (told := {} if self.others is None else self.others.facts())
+                else {}
+            ),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
@@ -525,6 +532,7 @@ class TransportStage:
     notices: NoticeRequests
     kernels: KernelRequests
     listener: Listener | None
+    stepping: StepSessions
 
 
 @contextlib.asynccontextmanager
@@ -552,6 +560,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
         )
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
+        parts = StepParts(settings, models.inference, functools.partial(work.improving.stage, work.attempt_services), work.improving.ground)
+        stepping = StepSessions(image, parts)
+        life.push_async_callback(stepping.stop)
+        life.background(stepping.run(), "stepping")
         storage.membership.on_look(facts.tools.toolbox.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
@@ -576,6 +588,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 others.requests,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
             ],
         )
         listener = None
@@ -593,7 +606,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         await life.enter_async_context(others.heard(listener, address))
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener, stepping)
 
 
 def _shared_turns(image: LivingImage, settings: Settings) -> SharedTurns:

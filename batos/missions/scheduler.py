@@ -177,7 +177,7 @@ class Scheduler:
         if begin and self._image.kernel:
             begin = not (self._stopping or self._membership.draining) and self.sweep.begins(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(ledger.is_known, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
@@ -232,7 +232,7 @@ class Scheduler:
             del self._handled[id]
 
     def _has_ended(self, id: str) -> bool:
-        return bool(self._image.read(_is_final, id))
+        return bool(self._image.read(ledger.is_final, id))
 
     def _take(self, id: str) -> MissionRecord | None:
         """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
@@ -537,7 +537,7 @@ class Scheduler:
             self._again(id)
 
     async def _interrupt(self, id: str) -> bool:
-        """Interrupt the attempt at a mission that was paused; return False if none is under way."""
+        """Interrupt the attempt at a mission that was paused or continued; return False if none is under way."""
         task = self._running.get(id)
         if task is None or id in self._cancelled:
             return False
@@ -560,6 +560,15 @@ class Scheduler:
         """
         await self._image.system(ledger.set_paused, id, False, mission=id)
         if self._held.take(id) is not None:
+            self._again(id)
+
+    async def go_on(self, id: str) -> None:
+        """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
+        does not count."""
+        if await self._interrupt(id):
+            return
+        self._take(id)
+        if not self._image.read(ledger.is_final, id):
             self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
@@ -685,11 +694,3 @@ class Scheduler:
 
 def _described(root: Root, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
-
-
-def _is_final(root: Root, id: str) -> bool:
-    return ledger.is_final(root, id)
-
-
-def _holds(root: Root, id: str) -> bool:
-    return ledger.is_known(root, id)

@@ -32,9 +32,10 @@ from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
 from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
+from batos.wire.step_client import StepClient
 
 
-class Operating(Scheduling, Noticing):
+class Operating(Scheduling, Noticing, StepClient):
     """Part of `batos.wire.client.Client` for the operator of a daemon."""
 
     async def info(self) -> dict[str, Any]:
@@ -605,9 +606,8 @@ class Client(Operating):
     async def tool_describe(
         self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
-        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
-        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
-        `form`.
+        """Read a description without a schema. Return `form`, the operations that rules read, else `text`, for a model that fills the form:
+        `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option `form`.
 
         :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
         :param options: of a usage: `env`, `without_walls`.
