@@ -25,7 +25,7 @@ from batos.autotelic.change_preparation import NotYet, Preparation
 from batos.autotelic.change_types import STANDING, Ground
 from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, RehearsalLimits, WorkTime
+from batos.autotelic.rehearsal_budget import Allowance, Purse, RehearsalLimits, RehearsalPayments, WorkTime
 from batos.autotelic.telemetry import SensesLimits
 from batos.bridge.inference import Inference
 from batos.concurrency import in_helper
@@ -206,14 +206,15 @@ class Improver:
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
         settings, limits = self._settings, RehearsalLimits.of(self._settings)
-        allowance = RehearsalAllowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
+        allowance = Allowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
         time = WorkTime(limits.limit_s)
 
         async def quiet() -> None:
             with time.waiting():
                 await self.quiet()
 
-        spent = Purse(self._image, self._inference, change["number"], allowance, quiet=quiet, on_paid=self._leash.paid)
+        payments = RehearsalPayments(self._image, change["number"])
+        spent = Purse(self._inference, payments, allowance, quiet=quiet, on_paid=self._leash.paid)
         async with time.limit():
             found = await self._rehearsals.of(proposal, change["mission"], change["evidence"].get("key", ""), spent)
         return {**found.to_json(), "reason": found.reason, "paid": {"inferences": spent.inferences, "tokens": spent.tokens}}

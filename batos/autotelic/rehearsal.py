@@ -96,7 +96,7 @@ class _Names:
             try:
                 self._digests[model] = await self._inference.digest(model)
             except BatosError as e:
-                raise Unknown(e.message) from e
+                raise Unknown(e.message, passes=True) from e
         return self._digests[model]
 
     async def continues(self, model: str) -> bool:
@@ -108,22 +108,79 @@ class _Names:
     embed = chat
 
 
+class MirroredThought(NamedTuple):
+    """Outcome of a mission that was thought through in a mirror."""
+
+    attempt: Attempt
+    result: dict[str, Any] | None = None
+    """Its result; None if it failed, or if its outcome is unknown."""
+    error: BaseException | None = None
+    """What it failed with. Any exception makes the mission fail, as in a live mission."""
+    unknown: str = ""
+    """Reason why its outcome is unknown; empty if it is known."""
+    passes: bool = False
+    """True if the outcome is unknown for a reason that may pass (`Unknown.passes`)."""
+
+    @property
+    def failed(self) -> str:
+        """Return the code of the error; empty if there is none."""
+        return "" if self.error is None else self.error.code if isinstance(self.error, BatosError) else BatosError.code
+
+
 class Stage(NamedTuple):
-    """One side of a rehearsal: a mirror, and the services of attempts in it."""
+    """One side of a comparison: a mirror, and the services of attempts in it."""
 
     image: LivingImage
     services: AttemptServices
 
-    def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED) -> Attempt:
-        """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts."""
+    def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED, persona: str | None = None) -> Attempt:
+        """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts.
+
+        :param persona: who thinks in the place of the mission's persona, for a policy that reroutes; None: as the mission has it.
+        """
         record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
+        if persona is not None:
+            record = replace(record, persona=persona)
         attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
         attempt.recall()
         return attempt
 
+    async def think(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> MirroredThought:
+        """Think a mission through in this mirror, where nothing is kept of it and nothing acts outside.
+
+        :param see: receives the result and the cycle while they exist.
+        """
+        try:
+            result = await Attempts(self.image, conflict_retries=1).rehearse(attempt, see)
+        except (Unknown, TransientError, ToolsTied) as e:  # a call that the mission never made: nobody knows what it comes to
+            log.info("outcome_unknown", mission=attempt.id, why=str(e)[:200])
+            return MirroredThought(attempt, unknown=str(e) or type(e).__name__, passes=isinstance(e, Unknown) and e.passes)
+        except Exception as e:
+            return MirroredThought(attempt, error=e)
+        if attempt.tools.was_tied:
+            return MirroredThought(attempt, unknown="it would have called a tool that the mission never called")
+        return MirroredThought(attempt, result)
+
 
 Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
 """Makes the stage of a mirror; the inference gives the models. The composition root knows how."""
+
+
+@contextlib.asynccontextmanager
+async def two_stages(image: LivingImage, inference: Inference, staging: Staging, cache: int) -> AsyncIterator[tuple[Stage, Stage]]:
+    """Give two mirrors of an image, which begin as the same.
+
+    :param inference: asked for the digests of models only.
+    :param cache: objects in the cache of each mirror.
+    """
+    names = _Names(inference)
+    async with (
+        mirror(image, cache_size=cache) as one,
+        mirror(image, cache_size=cache, of=one) as other,
+        staging(one, names) as without,
+        staging(other, names) as changed,
+    ):
+        yield without, changed
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
@@ -156,8 +213,8 @@ class Rehearsals:
         :param key: key of the trigger's measurement, for the choice of missions; empty for none.
         :raises BatosError: if the change cannot be made even there.
         """
-        settings, names = self._settings, _Names(self._inference)
-        async with self._stages(names) as (without, changed):
+        settings = self._settings
+        async with two_stages(self._image, self._inference, self._staging, ImageLimits.of(settings).cache) as (without, changed):
             async with changed.image.unit() as unit:
                 change_types.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, RehearsalLimits.of(settings).missions)
@@ -179,17 +236,6 @@ class Rehearsals:
         )
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
-    @contextlib.asynccontextmanager
-    async def _stages(self, names: Inference) -> AsyncIterator[tuple[Stage, Stage]]:
-        size = ImageLimits.of(self._settings).cache
-        async with (
-            mirror(self._image, cache_size=size) as one,
-            mirror(self._image, cache_size=size, of=one) as other,
-            self._staging(one, names) as without,
-            self._staging(other, names) as changed,
-        ):
-            yield without, changed
-
     async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> RunPair:
         rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)).rating)
         runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
@@ -198,20 +244,15 @@ class Rehearsals:
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         reroutes = proposal.kind == "exemplar" and not stage.image.read(lambda root: ledger.mission_of(root, id).message)
         attempt = stage.attempt(id, purse, replace(REPLAYED, reroutes=reroutes, revoices=proposal.kind == change_types.VOICE))
-        seen: list[Run] = []
+        runs: list[Run] = []
 
         def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
-            seen.append(_seen(result, cycle, attempt))
+            runs.append(_seen(result, cycle, attempt))
 
-        try:
-            await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
-        except (Unknown, TransientError, ToolsTied) as e:  # a call that the mission never made: nobody knows what it comes to
-            log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
+        thought = await stage.think(attempt, see)
+        if thought.unknown:
             return Run(known=False)
-        except Exception as e:  # any exception makes the mission fail, as in a live mission
-            code = e.code if isinstance(e, BatosError) else BatosError.code
-            return Run(known=True, failed=code, misrouted=_misrouted(attempt))
-        return seen[0] if not attempt.tools.was_tied else Run(known=False)
+        return runs[0] if thought.result is not None else Run(known=True, failed=thought.failed, misrouted=_misrouted(attempt))
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
         """Return the figures of one side besides its missions, and the number of trials."""

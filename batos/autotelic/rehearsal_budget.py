@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from batos.autotelic import changes, schema
 from batos.autotelic.change_preparation import NotYet
@@ -113,39 +114,64 @@ AFTER_USERS = (True, 0)
 
 
 class Unknown(BatosSignal):
-    """Signal that a rehearsed mission needs an inference that is not available, so that its outcome is unknown."""
+    """Signal that a thought in a mirror needs what is not available there, so that its outcome is unknown."""
+
+    def __init__(self, why: str, *, passes: bool = False) -> None:
+        """
+        :param passes: True if it may be available later: with a larger allowance, or when the model's host answers again.
+        """
+        super().__init__(why)
+        self.passes = passes
 
 
-class RehearsalAllowance(NamedTuple):
-    """Limits of what a rehearsal may pay: `RehearsalLimits.inferences` and `tokens`, and the setting `inference.deadline_s`."""
+class Allowance(NamedTuple):
+    """Limits of what thoughts in mirrors may pay for inferences that no journal has."""
 
     inferences: int
     tokens: int
+    """Read and written."""
     deadline_s: float
+    """Seconds for one inference: the setting `inference.deadline_s`."""
+    model_s: float = math.inf
+    """Seconds of model time, without loads."""
+
+
+class Payments(Protocol):
+    """Store of the inferences that a purse has paid for; it outlives the daemon."""
+
+    @property
+    def name(self) -> str:
+        """Return what pays, for messages: `the rehearsal of change 3`."""
+        ...
+
+    def load(self) -> dict[str, journal.InferenceRecord]:
+        """Return what was paid for before, by key."""
+        ...
+
+    async def keep(self, key: str, paid: journal.InferenceRecord) -> None:
+        """Return once a paid inference is durable."""
+        ...
 
 
 class Purse:
-    """Pays for the inferences of one change's rehearsal."""
+    """Pays for inferences of thoughts in mirrors, within an allowance."""
 
     def __init__(
         self,
-        image: LivingImage,
         inference: Inference,
-        number: int,
-        allowance: RehearsalAllowance,
+        payments: Payments,
+        allowance: Allowance,
         *,
         quiet: Callable[[], Awaitable[None]],
         on_paid: Callable[[journal.InferenceRecord], None] = lambda paid: None,
     ) -> None:
         """
-        :param image: the living one, not a mirror: what was paid for is kept there.
-        :param number: number of the change.
         :param quiet: returns when no user's mission is under way or waits.
         :param on_paid: hears of each inference that a model was asked for.
         """
-        self._image, self._inference, self._number, self._allowance = image, inference, number, allowance
+        self._inference, self._payments, self._allowance = inference, payments, allowance
         self._quiet, self._on_paid = quiet, on_paid
-        self._paid: dict[str, journal.InferenceRecord] = image.read(_load, number)
+        self._paid = payments.load()
 
     @property
     def inferences(self) -> int:
@@ -157,26 +183,37 @@ class Purse:
         """Return their cost, in tokens read and written."""
         return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
 
+    @property
+    def model_s(self) -> float:
+        """Return the model time that they took, in seconds, without loads."""
+        return sum(one.total_ms - one.load_ms for one in self._paid.values()) / 1000
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if the allowance is spent."""
+        allowance = self._allowance
+        return self.inferences >= allowance.inferences or self.tokens >= allowance.tokens or self.model_s >= allowance.model_s
+
     async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
         """Return an answer that the mission's journal lacks. An inference that was paid for once is not paid for again.
 
         :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
         :raises InferenceFailed: as the model failed.
         """
-        key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"
+        key = f"{mission} {place.key.hex()} {place.occurrence}"
         if (known := self._paid.get(key)) is not None:
             return known
         await self._quiet()
         if (known := self._paid.get(key)) is not None:
             return known
-        if self.inferences >= self._allowance.inferences or self.tokens >= self._allowance.tokens:
-            raise Unknown(f"the rehearsal of change {self._number} has spent what it may")
+        if self.is_empty:
+            raise Unknown(f"{self._payments.name} has spent what it may", passes=True)
         try:
             with session(Ticket(AFTER_USERS, 0)):
                 reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
         except InferenceFailed as e:
             if e.may_retry:
-                raise Unknown(e.message) from e
+                raise Unknown(e.message, passes=True) from e
             raise
         paid = journal.InferenceRecord(
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens,
@@ -184,8 +221,33 @@ class Purse:
         )  # fmt: skip
         self._paid[key] = paid
         self._on_paid(paid)
-        await self._image.system(_keep, key, paid)
+        await self._payments.keep(key, paid)
         return paid
+
+
+class RehearsalPayments:
+    """Payments of one change's rehearsal, in the image."""
+
+    def __init__(self, image: LivingImage, number: int) -> None:
+        """
+        :param image: the living one, not a mirror: what was paid for is kept there.
+        :param number: number of the change.
+        """
+        self._image, self._number = image, number
+
+    @property
+    def name(self) -> str:
+        """See `Payments`."""
+        return f"the rehearsal of change {self._number}"
+
+    def load(self) -> dict[str, journal.InferenceRecord]:
+        """See `Payments`."""
+        prefix = f"{self._number} "
+        return {key.removeprefix(prefix): paid for key, paid in self._image.read(_load, self._number).items()}
+
+    async def keep(self, key: str, paid: journal.InferenceRecord) -> None:
+        """See `Payments`."""
+        await self._image.system(_keep, f"{self._number} {key}", paid)
 
 
 def forget_payments(root: Root) -> None:
