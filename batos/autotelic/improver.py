@@ -25,7 +25,7 @@ from batos.autotelic.change_preparation import NotYet, Preparation
 from batos.autotelic.change_types import STANDING, Ground
 from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Allowance, Purse, RehearsalLimits, RehearsalPayments, WorkTime
+from batos.autotelic.rehearsal_budget import RehearsalLimits, RehearsalPayments, WorkTime
 from batos.autotelic.telemetry import SensesLimits
 from batos.bridge.inference import Inference
 from batos.concurrency import in_helper
@@ -34,6 +34,7 @@ from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.missions.mission_queue import AttemptLimits
+from batos.missions.purse import Allowance, Purse
 from batos.objects import Root
 
 log = structlog.get_logger("batos.autotelic")

@@ -20,7 +20,6 @@ from batos.app.model_provision import ModelProvisioning
 from batos.autotelic import change_preparation, changes, provided_models, rehearsal_budget, rollback_monitor
 from batos.autotelic.budget import Budget
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Purse
 from batos.bridge.client import OllamaInference
 from batos.bridge.hosts import ManagedHost
 from batos.bridge.lora import expert_model
@@ -29,6 +28,7 @@ from batos.cli import main
 from batos.image import blobs, journal, ledger, model_registry, transaction_undo, zodb_patches
 from batos.image.committer import Committer
 from batos.mind import psm
+from batos.missions.purse import Purse
 from batos.wire.outbox import ClientHandle
 from tests.support import fake_trainer
 
