@@ -15,6 +15,7 @@
     │   ├── UnknownPicture         no image of this digest was uploaded, or the daemon has removed it
     │   ├── UnknownSource          the memory holds nothing from this source
     │   ├── UnknownChange          the autotelic loop has made no change of this number, or the daemon has removed its record
+    │   ├── UnknownComparison      the image has no comparison of this id, or its record was removed
     │   ├── UndoConflict           later work depends on the mission to undo; see `conflicts` and `missions`
     │   ├── HistoryGone            the image does not hold this moment or revision, or holds it no longer
     │   ├── Unreadable             a file cannot be read into the memory: not text, damaged, encrypted or too large
@@ -159,6 +160,10 @@ class UnknownSource(InvalidInput):
 
 class UnknownChange(InvalidInput):
     code = "unknown_change"
+
+
+class UnknownComparison(InvalidInput):
+    code = "unknown_comparison"
 
 
 class UndoConflict(InvalidInput):

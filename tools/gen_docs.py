@@ -85,13 +85,14 @@ def clients() -> str:
 
     from batos.wire import Client
     from batos.wire.client import Operating
+    from batos.wire.compare_client import Comparing
     from batos.wire.folder_client import FolderWatching
     from batos.wire.hook_client import Hooking
     from batos.wire.notice_client import Noticing
     from batos.wire.schedule_client import Scheduling
 
     parts = []
-    kinds = (Client, Operating, Scheduling, Noticing, Hooking, FolderWatching)
+    kinds = (Client, Operating, Scheduling, Noticing, Hooking, FolderWatching, Comparing)
     for name, method in {name: method for kind in kinds for name, method in vars(kind).items()}.items():
         if name.startswith("_"):
             continue

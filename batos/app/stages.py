@@ -21,6 +21,7 @@ import structlog
 
 import batos
 from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
+from batos.api.comparisons import ComparisonRequests
 from batos.api.dispatcher import Dispatcher
 from batos.api.folders import FolderRequests
 from batos.api.hooks import HookRequests
@@ -34,6 +35,7 @@ from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.memory import MemoryRuntime
+from batos.app.mirrors import MirrorParts
 from batos.app.model_provision import ModelProvisioning
 from batos.app.notices import notice_requests
 from batos.app.tools import ToolStage
@@ -43,6 +45,8 @@ from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
+from batos.comparisons import records as comparison_records
+from batos.comparisons.runner import CompareRunner
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
@@ -97,6 +101,7 @@ _INSTALL = (
     notice_channels.install,
     hooks.install,
     folders.install,
+    comparison_records.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -333,6 +338,7 @@ class MissionStage:
     scheduler: Scheduler
     attempt_services: AttemptServices
     replays: Replays
+    comparing: CompareRunner
     resumed: int
     """Number of missions that the start resumed."""
 
@@ -395,8 +401,17 @@ async def build_missions(
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
+        comparing = CompareRunner(
+            image,
+            models.inference,
+            fixed,
+            MirrorParts(fixed, models.inference, storage.codex, substrate).staging(services),
+            models=substrate.models.there,
+            quiet=Share(scheduler.quiet, AttemptLimits.of(fixed).background_wait_s).turn,
+        )
         await models.loop.hold(undoing.undo_change, life)
-        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
+        resumed = await scheduler.recover()
+        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, comparing, resumed)
 
 
 # --- transport
@@ -508,6 +523,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 watched,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
+                ComparisonRequests(image, work.comparing, settings, mind.router.window),
             ],
         )
         listener = None
@@ -552,6 +568,7 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         work.improving.begin(scheduler, work.attempt_services, storage.bus, models.loop.budget, life)
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
+        life.background(work.comparing.run(), "comparisons")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
         await life.enter_async_context(transport.notices.running())
         await life.enter_async_context(transport.schedules.running())

@@ -307,7 +307,8 @@ def _next(root: Root, observe: bool, left: Collection[str]) -> dict[str, Any] | 
 
 def _made(root: Root) -> str:
     """Return the number of the last change in the image: a rehearsal is on top of it."""
-    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
+    kinds = (*change_types.KINDS, changes.COMPARED)
+    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in kinds)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 

@@ -23,6 +23,7 @@ from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
 from batos.mind.events import TextBatch
 from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer, with_pictures
+from batos.mind.router import CHOSEN, Route
 from batos.missions.execution import Attempts
 from batos.missions.purse import Purse, Unknown
 from batos.missions.replay import JournalOnlySource
@@ -118,13 +119,15 @@ class Stage(NamedTuple):
     def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED, persona: str | None = None) -> Attempt:
         """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts.
 
-        :param persona: who thinks in the place of the mission's persona, for a policy that reroutes; None: as the mission has it.
+        :param persona: who thinks about it, whoever did or would; None: as the mission has it.
         """
         record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
         if persona is not None:
             record = replace(record, persona=persona)
         attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
         attempt.recall()
+        if persona is not None:
+            attempt.decisions.route = Route(persona, "chosen by the comparison", by=CHOSEN)
         return attempt
 
     async def think(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> MirroredThought:

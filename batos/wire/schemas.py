@@ -28,6 +28,17 @@ from batos.wire.admin_schemas import (
     UndoChangeRequest,
     UndoRequest,
 )
+from batos.wire.compare_schemas import (
+    CompareJudgeRequest,
+    CompareListRequest,
+    CompareNextRequest,
+    ComparePromoteRequest,
+    CompareRemoveRequest,
+    CompareResumeRequest,
+    CompareShowRequest,
+    CompareStartRequest,
+    CompareStopRequest,
+)
 from batos.wire.fields import (
     IMAGE_NAME_CHARS,
     IMAGES_LIMIT,
@@ -102,19 +113,20 @@ from batos.wire.tool_schemas import (
 )
 
 __all__ = [
-    "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
-    "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
-    "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
-    "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
-    "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
-    "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
-    "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
-    "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
-    "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
-    "ToolDescribeRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest",
-    "ToolTestRequest", "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest",
-    "UndoRequest", "UploadRequest", "WatchRequest",
+    "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CompareJudgeRequest", "CompareListRequest",
+    "CompareNextRequest", "ComparePromoteRequest", "CompareRemoveRequest", "CompareResumeRequest", "CompareShowRequest",
+    "CompareStartRequest", "CompareStopRequest", "CurateRequest", "DiffRequest", "EffectSettleRequest", "EffectsRequest",
+    "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest", "FolderRemoveRequest", "FolderResumeRequest",
+    "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "HookAddRequest", "HookDeliverRequest",
+    "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest", "Image", "InfoRequest",
+    "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
+    "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest", "NoticeResumeRequest",
+    "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request",
+    "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest",
+    "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest",
+    "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolDescribeRequest", "ToolGrantRequest",
+    "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest", "ToolTestRequest", "ToolUngrantRequest",
+    "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -392,5 +404,8 @@ OPS: dict[str, type[Request]] = {
     "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
     "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
     "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
-    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest,
+    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "compare.start": CompareStartRequest,
+    "compare.list": CompareListRequest, "compare.show": CompareShowRequest, "compare.next": CompareNextRequest,
+    "compare.judge": CompareJudgeRequest, "compare.stop": CompareStopRequest, "compare.resume": CompareResumeRequest,
+    "compare.promote": ComparePromoteRequest, "compare.remove": CompareRemoveRequest,
 }  # fmt: skip

@@ -15,6 +15,7 @@ LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
     "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
+    "compare.list",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
@@ -39,6 +40,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "notice_add": {"name": "n", "way": "hook", "place": "http://localhost/x"},
     **{op: {"name": "n"} for op in ("notice_pause", "notice_resume", "notice_remove")},
     "notice_test": {"name": "n", "id": "t"},
+    "compare.start": {"id": "c", "persona": "robin", "other": "brick"},
+    **{f"compare.{op}": {"id": "c"} for op in ("show", "next", "stop", "resume", "remove")},
+    "compare.judge": {"id": "c", "number": 1, "verdict": "left"},
+    "compare.promote": {"id": "c", "note": "n"},
     "effect_settle": {"key": "0123", "how": "leave"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
@@ -83,7 +88,11 @@ def test_every_op_refuses_fields_it_does_not_have(op: str) -> None:
     assert "'colour'" in refused.error.message
 
 
-@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() if op != "ingest" for field in fields])
+EITHER = ("ingest", "compare.start")
+"""Ops that need one of several fields, and say so."""
+
+
+@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() if op not in EITHER for field in fields])
 def test_every_op_names_the_field_that_is_missing(op: str, field: str) -> None:
     refused = refusal({"op": op, **{k: v for k, v in GOOD[op].items() if k != field}})
     assert (refused.error.code, refused.error.message) == ("invalid_request", f"{op}: `{field}` is missing")
