@@ -16,6 +16,8 @@
     │   ├── UnknownSource          the memory holds nothing from this source
     │   ├── UnknownChange          the autotelic loop has made no change of this number, or the daemon has removed its record
     │   ├── UnknownComparison      the image has no comparison of this id, or its record was removed
+    │   ├── UnknownSession         there is no such session of stepping: it was closed, left, or the daemon was started again
+    │   ├── StepConflict           the image was changed meanwhile where a session changed it, too; see `conflicts`
     │   ├── UndoConflict           later work depends on the mission to undo; see `conflicts` and `missions`
     │   ├── HistoryGone            the image does not hold this moment or revision, or holds it no longer
     │   ├── Unreadable             a file cannot be read into the memory: not text, damaged, encrypted or too large
@@ -164,6 +166,19 @@ class UnknownChange(InvalidInput):
 
 class UnknownComparison(InvalidInput):
     code = "unknown_comparison"
+
+
+class UnknownSession(InvalidInput):
+    code = "unknown_session"
+
+
+class StepConflict(InvalidInput):
+    """The image was changed meanwhile in places that a session of stepping changed, too. Nothing was changed.
+
+    `conflicts` names object, slot, both values, and the mission that wrote the image's.
+    """
+
+    code = "step_conflict"
 
 
 class UndoConflict(InvalidInput):

@@ -33,7 +33,7 @@ from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
-_FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images")
+_FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images", "continued")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
 """The fields with which `status` describes the model that is provided for a mission."""
 _Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest

@@ -30,6 +30,7 @@ from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
+from batos.api.stepping import StepRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
@@ -66,11 +67,15 @@ from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.mind.text_likeness import TextLikeness
+from batos.missions.mirror_stage import Staging
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.stepping.continuation import StepContinuation
+from batos.stepping.session import StepParts
+from batos.stepping.step_sessions import StepSessions
 from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
@@ -338,6 +343,8 @@ class MissionStage:
     scheduler: Scheduler
     attempt_services: AttemptServices
     replays: Replays
+    staging: Staging
+    """Makes the parts for thinking in a mirror."""
     comparing: CompareRunner
     resumed: int
     """Number of missions that the start resumed."""
@@ -401,17 +408,18 @@ async def build_missions(
         scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
+        staging = MirrorParts(fixed, models.inference, storage.codex, substrate).staging(services)
         comparing = CompareRunner(
             image,
             models.inference,
             fixed,
-            MirrorParts(fixed, models.inference, storage.codex, substrate).staging(services),
+            staging,
             models=substrate.models.there,
             quiet=Share(scheduler.quiet, AttemptLimits.of(fixed).background_wait_s).turn,
         )
         await models.loop.hold(undoing.undo_change, life)
         resumed = await scheduler.recover()
-        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, comparing, resumed)
+        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, staging, comparing, resumed)
 
 
 # --- transport
@@ -501,6 +509,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
         watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
+        parts = StepParts(settings, models.inference, work.staging, work.improving.ground)
+        stepping = StepSessions(image, parts)
+        life.push_async_callback(stepping.stop)
+        life.background(stepping.run(), "stepping")
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -524,6 +536,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
                 ComparisonRequests(image, work.comparing, settings, mind.router.window),
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus)),
             ],
         )
         listener = None

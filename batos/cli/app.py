@@ -35,6 +35,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "rate": "missions",
         "undo": "missions",
         "replay": "missions",
+        "step": "step",
         "failures": "missions",
         "schedule": "schedules",
         "hooks": "hooks",

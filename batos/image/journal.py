@@ -165,6 +165,9 @@ class Journal(Persistent):
     """By the mark of an answer and its question: the cosine of their embeddings."""
     effects: tuple[Any, ...] = ()
     """Acts of the mission outside the image: one `batos.image.effects.RecordedEffect` each."""
+    amended: tuple[tuple[str, int, str, str], ...] = ()
+    """Slots of its cycles that its user changed before it was continued: the cycle's number, how many states it had been in before, the
+    slot, the value as JSON."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one `ModelCost` a model."""
 
@@ -362,6 +365,23 @@ def nearness_of(root: Root, mission: str) -> dict[bytes, float]:
     """Return the recorded cosines of answers to their questions, by the marks of the answers."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).nearness)
+
+
+def amended_of(root: Root, mission: str) -> dict[tuple[str, int], list[tuple[str, str]]]:
+    """Return the slots of cycles that a mission's user changed, by cycle and number of states before: slot, and value as JSON."""
+    found = root["ledger"].missions.get(mission)
+    amended: dict[tuple[str, int], list[tuple[str, str]]] = {}
+    for cycle, after, slot, value in () if found is None else of(found).amended:
+        amended.setdefault((cycle, after), []).append((slot, value))
+    return amended
+
+
+def record_oids(mission: Any) -> set[bytes]:
+    """Return the ids of a mission's own records: its record, its journal, and all that the journal holds."""
+    journal = of(mission)
+    held = [mission, journal, journal.decided, *journal.entries, *journal.recalled, *journal.effects]
+    held += [partial for _, partial in journal.partials]
+    return {one._p_oid for one in held if one is not None and one._p_oid}
 
 
 def load(root: Root, mission: str) -> list[InferenceRecord]:

@@ -4,8 +4,8 @@ The *Prototypal Awakening* (`awaken`) creates what every image holds from its fi
 idempotent and versioned. Each layer that needs objects of its own hands in a *step*, a function of the lobby. A newer
 genesis runs the steps again; they add what is missing and never overwrite what the image changed.
 
-A *mirror* is the image as of now with changes of its own that only the mirror sees, for trying something before it is
-done. It is a DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the
+A *mirror* is the image as of now, or as of an earlier moment, with changes of its own that only the mirror sees, for trying something
+before it is done. It is a DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the
 same whatever the image holds, and commits go on meanwhile. Its commits are in memory, and gone with it.
 """
 
@@ -15,7 +15,7 @@ import asyncio
 import collections
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -270,22 +270,27 @@ _BATCH = 64
 class _View:
     """Read-only storage as of a moment."""
 
-    def __init__(self, storage: Any, before: bytes) -> None:
+    def __init__(self, storage: Any, before: bytes, fresh: Collection[bytes] = (), now: bytes = b"") -> None:
         """
         :param before: the first transaction that is not seen.
+        :param fresh: records that are seen as of `now`, a later moment.
         """
         self._storage, self.before, self._lock = storage, before, threading.Lock()
+        self._fresh, self._now = frozenset(fresh), now
         for name in ("loadBlob", "openCommittedBlobFile"):
             if hasattr(storage, name):
                 setattr(self, name, getattr(storage, name))
 
     def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None:
         """Return the data of a record as of before a transaction; later writes are not seen."""
+        is_fresh = oid in self._fresh
         with self._lock:
-            found = self._storage.loadBefore(oid, min(tid, self.before))
+            found = self._storage.loadBefore(oid, self._now if is_fresh else min(tid, self.before))
         if found is None:
             return None
         data, since, until = found
+        if is_fresh:
+            return data, since, None
         return data, since, None if until is not None and until >= self.before else until
 
     def getTid(self, oid: bytes) -> bytes:
@@ -335,14 +340,19 @@ class _Changes(MappingStorage):
 
 
 @contextlib.asynccontextmanager
-async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None = None) -> AsyncIterator[LivingImage]:
-    """Open a mirror of an image as it is now. A pack leaves what it sees.
+async def mirror(
+    image: LivingImage, *, cache_size: int, of: LivingImage | None = None, before: bytes | None = None, fresh: Collection[bytes] = ()
+) -> AsyncIterator[LivingImage]:
+    """Open a mirror of an image as it is now. A pack leaves what it sees, but not what only an earlier moment had.
 
     :param of: another mirror of that image: this one begins as that one began.
+    :param before: the first transaction that it does not see; None: it sees all that are there.
+    :param fresh: ids of records that it sees as they are now all the same.
     """
     with image.snapshot() as root, reading(image.db.storage) as storage:
-        before = zodb_patches.first_unseen(root._p_jar) if of is None else of.db.storage.base.before
-        layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
+        now = zodb_patches.first_unseen(root._p_jar)
+        seen = before or (now if of is None else of.db.storage.base.before)
+        layers = DemoStorage(base=_View(storage, seen, fresh, now), changes=_Changes(now), close_base_on_close=False)
         db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
         made = LivingImage(URI, db, Committer(db, batch=_BATCH, on_failed=_failed))
         try:

@@ -25,7 +25,7 @@ DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0),
-    "images": None,
+    "images": None, "continued": None, "mends": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only the slots that differ."""
@@ -91,6 +91,9 @@ class MissionRecord:
     """Time, request and number of missions of the undo that took it back; None while its effects are in the image."""
     images: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Pictures of the brief; one with `of` belongs to an earlier mission of the conversation."""
+    continued: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """Each time that its user stepped into it and let it go on: `at`, `with` (the mission that holds the changes), `note`, and its state,
+    error and attempts then."""
     attempts: int = 0
     """Attempts that count, the one under way included."""
     state: str = ACCEPTED
@@ -141,7 +144,7 @@ def is_question(asked: AskedQuestion, question: str, occurrence: int, grant: boo
 _NO_SLOTS = ("folded", "resumed")
 _SLOTS = tuple((one.name, DEFAULTS.get(one.name)) for one in dataclasses.fields(MissionRecord) if one.name not in _NO_SLOTS)
 _JSON = ("schema", "needs", "rating", "undone", "result", "error")  # slots that hold JSON text, or None
-_JSON_LISTS = ("questions", "images")  # likewise; None is the empty list
+_JSON_LISTS = ("questions", "images", "continued")  # likewise; None is the empty list
 
 
 def describe(mission: UvmObject) -> MissionRecord:

@@ -18,7 +18,7 @@ import structlog
 from batos.errors import ImageDamaged
 from batos.image import journal
 from batos.image.journal import InferenceRecord, ModelCost, merged, spent_by, spent_on
-from batos.image.ledger import Costs, ledger_of
+from batos.image.ledger import Costs, ledger_of, unfinished
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import FINAL, MILESTONE, next_numbered, numbered, of_numbers
 from batos.objects import Root
@@ -132,8 +132,22 @@ def missions_to_count(root: Root) -> CountedMissions:
 def add_to_total(root: Root, counted: CountedMissions) -> None:
     """Set the durable total. A system transaction."""
     costs: Costs = ledger_of(root).costs
-    if counted.until > costs.until:
+    reopened = {mission.number for mission in unfinished(root)} - set(counted.apart)
+    if counted.until > costs.until and all(number > counted.until for number in reopened):  # else it is counted the next time
         costs.until, costs.apart, costs.by_model = counted.until, counted.apart, tuple(tuple(row) for row in counted.rows)
+
+
+def uncount(root: Root, mission: Any) -> None:
+    """Take a mission out of the durable total, since it goes on: it is counted when it has ended again. Part of a transaction."""
+    costs: Costs = ledger_of(root).costs
+    if mission.number > costs.until or mission.number in costs.apart:
+        return
+    minus = [
+        ModelCost(row.model, -row.inferences, -row.prompt_tokens, -row.answer_tokens, -row.model_ms)
+        for row in spent_on(journal.of(mission))
+    ]
+    costs.by_model = tuple(tuple(row) for row in merged([*(ModelCost(*row) for row in costs.by_model), *minus]))
+    costs.apart = tuple(sorted((*costs.apart, mission.number)))
 
 
 def _spent_on(missions: Iterable[Any]) -> list[ModelCost]:

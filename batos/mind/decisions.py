@@ -33,6 +33,8 @@ class Decisions:
         self._approaches: dict[bytes, Approach] = {}
         self._nearness: dict[bytes, float | None] = {}
         self._choices: dict[bytes, dict[str, Any]] = {}
+        self.amended: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        """Slots of cycles that the mission's user changed, as `journal.amended_of` gives them."""
 
     def recall(self) -> None:
         """Load what earlier attempts decided."""
@@ -42,6 +44,7 @@ class Decisions:
         self._nearness = dict(read(journal.nearness_of, self._mission))
         self._approaches = {mark: Approach(*fields) for mark, fields in read(journal.approaches_of, self._mission).items()}
         self._choices = {mark: json.loads(text) for mark, text in read(journal.choices_of, self._mission).items()}
+        self.amended = read(journal.amended_of, self._mission)
         record = read(journal.route_of, self._mission)
         self.route = self.route if record is None else Route.from_record(record)
 

@@ -30,7 +30,7 @@ from transaction.interfaces import TransientError
 from batos import scope
 from batos.config import Settings
 from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
-from batos.image import history, ledger, storage
+from batos.image import history, ledger, storage, zodb_patches
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
@@ -104,6 +104,8 @@ class Endings:
         """
         record, id, wire = attempt.mission, attempt.id, error.to_wire()
         context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record.attempts, "paid": attempt.paid}
+        if attempt.saw:
+            context["saw"] = attempt.saw
         context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
         if record.message:
             message = json.loads(record.message)
@@ -121,7 +123,7 @@ class Endings:
             return True
         if over is not None:  # it was cancelled while another failure was being recorded
             wire, final = over.error or {}, True
-        told = {name: value for name, value in context.items() if name != "method"}
+        told = {name: value for name, value in context.items() if name not in ("method", "saw")}
         if "cause" in (wire.get("context") or {}):
             told["cause"] = wire["context"]["cause"]
         log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
@@ -333,6 +335,7 @@ class Attempts:
 
     async def _once(self, attempt: Attempt) -> dict[str, Any]:
         async with self._image.unit() as unit:
+            attempt.saw = zodb_patches.first_unseen(unit.connection).hex()
             mission = ledger.mission_of(unit.root, attempt.id)
             if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
                 return json.loads(mission.result) if mission.result else {}
@@ -380,11 +383,18 @@ class Attempts:
     async def _rehearsed(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
         async with self._image.unit() as unit:
             unit.doom()
-            with scope.begin(attempt):
-                result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
+            result, cycle = await self.think_in(unit, attempt)
             if see is not None:
                 see(result, cycle)
             return result
+
+    async def think_in(self, unit: Unit, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
+        """Think a mission through in a doomed unit of work that the caller holds; return its result and its cycle.
+
+        :raises BatosError: if the cycle fails.
+        """
+        with scope.begin(attempt):
+            return await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
 
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:

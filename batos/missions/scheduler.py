@@ -558,13 +558,7 @@ class Scheduler:
         await self._image.system(ledger.set_paused, id, True, mission=id)
         task = self._running.get(id)
         if task is not None and id not in self._cancelled and id not in self._pausing:
-            self._pausing.add(id)
-            try:
-                await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
-                task.cancel()
-                await asyncio.wait([task])
-            finally:
-                self._pausing.discard(id)
+            await self._interrupt(id, task)
         elif self._take(id) is not None:
             self._again(id)
 
@@ -576,6 +570,26 @@ class Scheduler:
         await self._image.system(ledger.set_paused, id, False, mission=id)
         if self._held.take(id) is not None:
             self._again(id)
+
+    async def go_on(self, id: str) -> None:
+        """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
+        does not count."""
+        task = self._running.get(id)
+        if task is not None and id not in self._cancelled and id not in self._pausing:
+            await self._interrupt(id, task)
+        else:
+            self._take(id)
+            if not self._image.read(_is_final, id):
+                self._again(id)
+
+    async def _interrupt(self, id: str, task: asyncio.Task[None]) -> None:
+        self._pausing.add(id)
+        try:
+            await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
+            task.cancel()
+            await asyncio.wait([task])
+        finally:
+            self._pausing.discard(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
         """Answer a question of a mission, and let the mission go on.

@@ -94,6 +94,15 @@ from batos.wire.schedule_schemas import (
     ScheduleRunRequest,
     SchedulesRequest,
 )
+from batos.wire.step_schemas import (
+    StepCloseRequest,
+    StepContinueRequest,
+    StepEditRequest,
+    StepEvalRequest,
+    StepGoRequest,
+    StepOpenRequest,
+    StepShowRequest,
+)
 from batos.wire.tool_schemas import (
     EffectSettleRequest,
     EffectsRequest,
@@ -124,9 +133,11 @@ __all__ = [
     "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request",
     "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest",
     "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest",
-    "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolDescribeRequest", "ToolGrantRequest",
-    "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest", "ToolTestRequest", "ToolUngrantRequest",
-    "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest", "UploadRequest", "WatchRequest",
+    "StepCloseRequest", "StepContinueRequest", "StepEditRequest", "StepEvalRequest", "StepGoRequest", "StepOpenRequest",
+    "StepShowRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolDescribeRequest",
+    "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest", "ToolTestRequest",
+    "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest",
+    "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -408,4 +419,7 @@ OPS: dict[str, type[Request]] = {
     "compare.list": CompareListRequest, "compare.show": CompareShowRequest, "compare.next": CompareNextRequest,
     "compare.judge": CompareJudgeRequest, "compare.stop": CompareStopRequest, "compare.resume": CompareResumeRequest,
     "compare.promote": ComparePromoteRequest, "compare.remove": CompareRemoveRequest,
+    "step.open": StepOpenRequest, "step.show": StepShowRequest,
+    "step.go": StepGoRequest, "step.edit": StepEditRequest, "step.eval": StepEvalRequest, "step.continue": StepContinueRequest,
+    "step.close": StepCloseRequest,
 }  # fmt: skip

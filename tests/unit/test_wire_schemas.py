@@ -18,6 +18,8 @@ ALONE = (
     "compare.list",
 )  # fmt: skip
 """Ops that need no field."""
+EITHER = ("ingest", "compare.start", "step.open", "step.edit", "step.eval")
+"""Ops that need one of several fields, and say so."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "tool_add": {"name": "n", "kind": "web"},
@@ -44,6 +46,13 @@ GOOD: dict[str, dict[str, Any]] = {
     **{f"compare.{op}": {"id": "c"} for op in ("show", "next", "stop", "resume", "remove")},
     "compare.judge": {"id": "c", "number": 1, "verdict": "left"},
     "compare.promote": {"id": "c", "note": "n"},
+    "step.open": {"id": "m"},
+    "step.show": {},
+    "step.go": {"session": "s"},
+    "step.edit": {"session": "s", "kind": "slot", "target": "robin.x", "value": 1},
+    "step.eval": {"session": "s", "expression": "1"},
+    "step.continue": {"session": "s"},
+    "step.close": {"session": "s"},
     "effect_settle": {"key": "0123", "how": "leave"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
@@ -86,10 +95,6 @@ def test_every_op_refuses_fields_it_does_not_have(op: str) -> None:
     refused = refusal({"op": op, "ref": 5, **GOOD[op], "colour": "red"})
     assert (refused.error.code, refused.ref, refused.mission) == ("unknown_field", 5, GOOD[op].get("id"))
     assert "'colour'" in refused.error.message
-
-
-EITHER = ("ingest", "compare.start")
-"""Ops that need one of several fields, and say so."""
 
 
 @pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() if op not in EITHER for field in fields])
