@@ -386,13 +386,10 @@ def _judged(told: dict[str, Any]) -> str:
 
 
 def _wins(figures: dict[str, Any]) -> str:
-    wins = figures["wins"]
-    share = (
-        ""
-        if figures["share"] is None
-        else f"; {figures['share']:.0%} with it, {_range(figures['interval'])} ({figures['methods']['wins']})"
-    )
-    return f"{wins['changed']} with it, {wins['base']} as it is, {wins['tie']} ties{share}"
+    wins, told = figures["wins"], ""
+    if figures["share"] is not None:
+        told = f"; its share is {figures['share']:g}, {_range(figures['interval'])} ({figures['methods']['wins']})"
+    return f"{wins['changed']} with it, {wins['base']} as it is, {wins['tie']} ties{told}"
 
 
 def _number(value: float | None) -> str:
