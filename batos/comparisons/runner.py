@@ -314,7 +314,7 @@ class CompareRunner:
             "error": "" if error is None else str(error)[:500],
             "inferences": usage["inferences"],
             "tokens": usage["prompt_tokens"] + usage["answer_tokens"],
-            "seconds": round(sum(one.total_ms - one.load_ms for one in used) / 1000, 3),
+            "seconds": round(sum(max(0.0, one.total_ms - one.load_ms) for one in used) / 1000, 3),
             "chars": len(text),
             "models": usage["models"],
             "fits": fits,
