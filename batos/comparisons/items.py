@@ -56,18 +56,17 @@ def estimated(root: Root, variant: Variant, items: Sequence[Mapping[str, Any]], 
     """Return what a comparison will probably cost: `inferences`, `tokens`, `minutes`, and `large` where its user is to be asked first.
 
     A recorded mission costs nothing on the side of what there is, and what it cost then on the other; a given brief costs the mean of
-    the persona's missions on both.
+    the persona's missions on both, and a direct one the mean of an inference.
     """
     found = [_cost_of(root, ledger.mission_of(root, item["mission"])) for item in items if "mission" in item]
     others = found or [
         _cost_of(root, ledger.mission_of(root, id)) for id in recorded(root, variant.persona, None, limits.missions, limits.looked_at)
     ]
     mean = _Cost(*map(statistics.fmean, zip(*others, strict=True))) if others else _Cost(*_USUAL)
-    briefs = len(items) - len(found)
-    parts = [*found, mean.times(2.0 * briefs)]
+    once = mean.times(1 / max(1.0, mean.inferences))
+    parts = [*found, *((once if item.get("depth") == "direct" else mean).times(2.0) for item in items if "mission" not in item)]
     if judge == "alfred":
-        each = max(1.0, mean.inferences)
-        parts.append(_Cost(2.0, 2 * mean.tokens / each, 2 * mean.seconds / each).times(len(items)))
+        parts.append(once.times(2.0 * len(items)))
     total = _Cost(*map(sum, zip(*parts, strict=True)))
     large = total.inferences > limits.large or total.seconds / 60 > limits.large_minutes
     return {"inferences": round(total.inferences), "tokens": round(total.tokens), "minutes": round(total.seconds / 60, 1), "large": large}

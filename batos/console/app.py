@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, comparisons, doors, inspection, login, missions, schedules, tools
+from batos.console import changes, comparisons, doors, inspection, login, missions, schedules, stepping, tools
 from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
@@ -32,6 +32,7 @@ from batos.errors import (
     UnknownComparison,
     UnknownMission,
     UnknownPersona,
+    UnknownSession,
     UnknownTarget,
     UnknownTool,
 )
@@ -62,6 +63,9 @@ GET: dict[str, Page] = {
     "/compare/plan": comparisons.plan,
     "/comparison": comparisons.one,
     "/compare/judge": comparisons.judge,
+    "/steps": stepping.overview,
+    "/step": stepping.page,
+    "/step/continue": stepping.preview,
     "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
@@ -87,6 +91,12 @@ POST: dict[str, Page] = {
     "/compare/resume": comparisons.resume,
     "/compare/promote": comparisons.promote,
     "/compare/remove": comparisons.remove,
+    "/step/open": stepping.open_session,
+    "/step/go": stepping.go,
+    "/step/edit": stepping.edit,
+    "/step/eval": stepping.evaluate,
+    "/step/continue": stepping.go_on,
+    "/step/close": stepping.close,
     "/login": login.enter,
     "/logout": login.leave,
     "/logout/all": login.leave_all,
@@ -97,6 +107,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownPersona, 404),
     (UnknownChange, 404),
     (UnknownComparison, 404),
+    (UnknownSession, 404),
     (UnknownTool, 404),
     (UndoConflict, 409),
     (MessageTooLarge, 413),
