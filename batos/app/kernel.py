@@ -45,7 +45,7 @@ class Kernel:
         :param life: ends the stages.
         """
         self._life, self._facts, self._stop, self._settings = life, facts, stop, facts.settings
-        self.transport, self.doors = transport, facts.doors
+        self.transport, self.doors, self.stepping = transport, facts.doors, transport.stepping
         self.console = self.doors.console if self.doors is not None else None
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
         self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk

@@ -493,6 +493,7 @@ class TransportStage:
     folders: FolderRequests
     notices: NoticeRequests
     listener: Listener | None
+    stepping: StepSessions
 
 
 @contextlib.asynccontextmanager
@@ -536,7 +537,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
                 ComparisonRequests(image, work.comparing, settings, mind.router.window),
-                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus)),
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
             ],
         )
         listener = None
@@ -551,7 +552,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 life.push_async_callback(facts.doors.stop)
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener, stepping)
 
 
 # --- autonomy

@@ -50,6 +50,7 @@ def step(
 
 async def _stepped(address: str, args: list[str], how: tuple[int | str | None, str | None, int], do: list[str], output: Output) -> int:
     from batos.cli.step_lines import StepLines
+    from batos.cli.step_view import SilentOutput
 
     at, method, inferences = how
     async with Client(address, keys=ClientKeys.of(config.load())) as client:
@@ -57,7 +58,7 @@ async def _stepped(address: str, args: list[str], how: tuple[int | str | None, s
             reply = await client.step_method(method, args[0], [value_of(one) for one in args[1:]], inferences=inferences)
         else:
             reply = await client.step_open(args[0], at=at, inferences=inferences)
-        lines = StepLines(client, reply, output)
+        lines = StepLines(client, reply, SilentOutput() if output.as_json else output)
         try:
             return await _session(lines, do, output)
         finally:

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from batos.cli.output import Output, one_line
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Reply = Mapping[str, Any]
+
+
+class SilentOutput(Output):
+    """Output that nobody reads: with `--json` only the document at the end is printed."""
+
+    @cached_property
+    def console(self) -> Console:
+        """Return a console that prints nowhere."""
+        from rich.console import Console  # imported late, as by `Output`
+
+        return Console(file=io.StringIO())
+
+    @cached_property
+    def errors(self) -> Console:
+        """Return the same."""
+        return self.console
+
+
 _WIDTH = 100
 
 
@@ -108,7 +131,7 @@ def show_run(one: Reply, output: Output) -> None:
     """Print a run of a method: its source with the line, and the local values there."""
     output.say(f"{one['object']}.{one['selector']}{told(one['args'])}, version {one['version']}", "bold")
     for number, text in enumerate(one["source"].splitlines(), 1):
-        output.say(f"{'>' if number == one['line'] else ' '} {number:3} {text}", "bold" if number == one["line"] else "")
+        output.say(f"{'=>' if number == one['line'] else '  '} {number:3} {text}", "bold" if number == one["line"] else "")
     if "why" in one:
         output.note(one["why"], "dim")
     if one.get("locals"):

@@ -23,6 +23,8 @@ HELPER = f"""
 {RAN} = []
 def _b_shown(v):
     t = type(v)
+    if t is _b_U:
+        return 'an object of the image'
     if (t is list or t is tuple or t is str) and len(v) > {_LONG}:
         return repr(v[:{_ITEMS}])[:{_SHOWN}] + ' … ' + str(len(v)) + ' in all'
     if (t is dict or t is set) and len(v) > {_LONG}:

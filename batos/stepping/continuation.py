@@ -14,7 +14,7 @@ from transaction.interfaces import TransientError
 
 from batos.bus import EventBus, InferencePaid
 from batos.errors import BatosError, Conflicted, InvalidInput, StepConflict
-from batos.image import continuations, history, journal
+from batos.image import continuations, history, journal, ledger
 from batos.image.continuations import ThoughtChange
 from batos.image.journal import InferenceRecord
 from batos.missions.mission_queue import AttemptLimits
@@ -34,6 +34,8 @@ class StepContinuation(NamedTuple):
 
     go_on: GoOn
     bus: EventBus
+    dropped: Callable[[list[int]], object]
+    """Hears of the chunks that the memory forgot: what it knew of a failure that stands no more."""
 
     async def dry(self, session: StepSession) -> dict[str, Any]:
         """Return what a continuation would do: `diff`, `conflicts`, and `why_not` if the mission cannot go on."""
@@ -58,12 +60,14 @@ class StepContinuation(NamedTuple):
         rows = diff(session)
         for _ in range(AttemptLimits.of(session.settings).conflict_retries + 1):
             try:
-                made = await self._once(session, note, rows, anyway)
+                made, dropped = await self._once(session, note, rows, anyway)
                 break
             except TransientError as e:
                 log.info("step_met_conflict", mission=session.id, error=str(e)[:200])
         else:
             raise Conflicted(f"others committed in the same places each time that mission {session.id!r} was to be continued; try it again")
+        if dropped:
+            self.dropped(dropped)
         for paid in session.memory.paid:
             self.bus.publish(InferencePaid(paid))
         log.info("continued", mission=session.id, changes=made, note=note)
@@ -71,8 +75,8 @@ class StepContinuation(NamedTuple):
             await self.go_on(session.id)
         return {"diff": rows, "with": made or None, "conflicts": []}
 
-    async def _once(self, session: StepSession, note: str, rows: list[dict[str, Any]], anyway: bool) -> str:
-        mends = "" if session.is_of_method else session.id
+    async def _once(self, session: StepSession, note: str, rows: list[dict[str, Any]], anyway: bool) -> tuple[str, list[int]]:
+        mends, dropped = "" if session.is_of_method else session.id, list[int]()
         async with session.image.unit() as unit:
             try:
                 if mends:
@@ -87,13 +91,21 @@ class StepContinuation(NamedTuple):
                 if made:
                     continuations.record_mending(unit.root, made, mends, note, thought, rows)
                 if mends:
+                    dropped = _forget_failure(unit.root, mends)
                     whole = thought._replace(answers=(*_unedited(session), *thought.answers))
                     continuations.go_on(unit.root, mends, made, note, whole, _replies(session))
             except BaseException:
                 unit.doom()
                 raise
             unit.note(made or mends, f"COMPLETE by its user: {note}" if made else f"continued by its user: {note}")
-        return made
+        return made, dropped
+
+
+def _forget_failure(root: Root, id: str) -> list[int]:
+    from batos.missions.memory_writer import forget_failure  # imported late: it brings numpy, which a running daemon has already
+
+    mission = ledger.mission_of(root, id)
+    return forget_failure(root, mission) if mission.state == ledger.FAILED else []
 
 
 def diff(session: StepSession) -> list[dict[str, Any]]:

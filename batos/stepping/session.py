@@ -21,7 +21,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import DeadlineExceeded, InvalidInput
 from batos.image import history, journal, ledger
 from batos.image.living_image import ImageLimits, LivingImage, mirror
-from batos.image.mission_record import MissionRecord, is_question
+from batos.image.mission_record import AskedQuestion, MissionRecord, is_question
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED
 from batos.mind.inference import as_error
@@ -167,10 +167,26 @@ class StepSession:
     def error(self) -> tuple[dict[str, Any], bool] | None:
         """Return the error that ended the thinking as the wire shows it, and True if it is only recorded: the mission was not brought to
         it again."""
-        if self.run.error is not None:
-            asked = self.source.asked
-            return as_error(self.run.error).to_wire(), bool(asked) and asked[-1].source == MISSING
-        return self._recorded
+        error, known = self.run.error, self.mission.failure
+        if error is None:
+            return self._recorded
+        is_missing = self.run.attempt.tools.was_tied or any(one.source == MISSING for one in self.source.asked[-1:])
+        if is_missing and known is not None and not self.edits:
+            return known["error"], True
+        return as_error(error).to_wire(), is_missing and self.memory.error is not None
+
+    @property
+    def question(self) -> AskedQuestion | None:
+        """Return the question that the mission waits with here; also about a call of a tool, which is not made here."""
+        need, known = self.run.question, self._record().questions
+        if need is not None:
+            new: AskedQuestion = {
+                "number": len(known) + 1, "question": need.question, "occurrence": need.occurrence, "answer": None, "asked": 0.0,
+            }  # fmt: skip
+            if need.grant:
+                new["grant"] = True
+            return next((one for one in known if is_question(one, need.question, need.occurrence, need.grant)), new)
+        return next((one for one in known if one["answer"] is None), None) if self.run.attempt.tools.was_tied else None
 
     # --- looking
 
@@ -271,7 +287,10 @@ class StepSession:
         await self._anew()
         await self._go(never)
         failure = self.mission.failure
-        if failure is None or self.edits or self.run.question is not None:
+        if failure is None or self.edits:
+            return
+        if self.question is not None:  # it waited here; the error of one that is over came from outside
+            self._recorded = (failure["error"], True) if self.mission.record.is_final else None
             return
         state = failure["context"].get("state", "")
         if self.run.error is not None and self.run.attempt.reached == state:
@@ -380,15 +399,11 @@ class StepSession:
             one = asked[int(target) - 1]
             about = json.dumps([one.place.key.hex(), one.place.occurrence])
             return StepEdit(number, kind, target, value, False, one.answer.text if one.answer else None, about)
-        question = self.run.question
+        question = self.question
         if question is None:
             raise InvalidInput("the mission does not wait for a reply here")
-        asked_so_far = self._record().questions
-        known = [one for one in asked_so_far if is_question(one, question.question, question.occurrence, question.grant)]
-        about = json.dumps(
-            {"question": question.question, "occurrence": question.occurrence, **({"grant": True} if question.grant else {})}
-        )
-        return StepEdit(number, kind, str(known[0]["number"] if known else len(asked_so_far) + 1), value, False, None, about)
+        about = json.dumps({name: question.get(name) for name in ("question", "occurrence", "grant") if question.get(name) is not None})
+        return StepEdit(number, kind, str(question["number"]), value, False, None, about)
 
     def _record(self) -> MissionRecord:
         """Return the mission's record with the answers that the session's user gave to its questions."""

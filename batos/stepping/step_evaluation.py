@@ -75,8 +75,8 @@ async def send_message(
 async def _within(session: StepSession, work: Any, inferences: int) -> Any:
     """Do some work in the place of the cycle that stands, as a trial: what it asks for does not count as asked by the mission."""
     attempt, cycle, source = session.run.attempt, session.run.cycles[session.run.standing], session.source
-    asked, runs = list(source.asked), list(session.runs)
-    session.memory.allowance = inferences
+    asked, runs, failure = list(source.asked), list(session.runs), session.memory.error
+    session.memory.allowance, session.memory.error = inferences, None
     session.touched()
     try:
         with scope.begin(attempt), attempt.trial(), scope.enter(cycle=cycle):
@@ -91,7 +91,7 @@ async def _within(session: StepSession, work: Any, inferences: int) -> Any:
     except TimeoutError:
         raise DeadlineExceeded(f"it was not done within {session.limits.go_s:g} s") from None
     finally:
-        session.memory.allowance = 0
+        session.memory.allowance, session.memory.error = 0, failure
         source.asked[:], session.runs[:] = asked, runs
 
 
@@ -106,7 +106,7 @@ def _names(expression: str) -> list[str]:
     :raises InvalidInput: if it is none.
     """
     try:
-        tree = ast.parse(f"(\n{expression.strip()}\n)", mode="eval")
+        tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         raise InvalidInput(f"{expression[:200]!r} is not one expression of Python ({e.msg if isinstance(e, SyntaxError) else e})") from None
     return list(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))

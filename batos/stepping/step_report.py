@@ -39,8 +39,8 @@ def place(session: StepSession) -> dict[str, Any]:
     }
     if error is not None:
         told["error"], told["recorded"] = error
-    if run.question is not None:
-        told["question"] = run.question.question
+    if (question := session.question) is not None:
+        told["question"] = question["question"]
     if run.result is not None:
         told["result"] = plain(run.result, -2)
     return told

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import structlog
+from ZODB.POSException import POSKeyError
 
-from batos.errors import Busy, UnknownSession
+from batos.errors import Busy, HistoryGone, UnknownSession
 from batos.image.living_image import LivingImage
 from batos.stepping.session import FAILURE, StepLimits, StepParts, SteppedMission, StepSession, method_mission, stepped_mission
 
@@ -79,6 +80,10 @@ class StepSessions:
             self._found(name)  # it may have been closed meanwhile
             try:
                 yield session
+            except POSKeyError as e:
+                raise HistoryGone(
+                    f"a record of the image as it was is no longer kept ({e}): a pack went on meanwhile; open the session again"
+                ) from None
             finally:
                 session.used = time.monotonic()
 

@@ -127,7 +127,8 @@ class SteppedSource:
     def _failure(self, request: ChatRequest) -> InferenceFailed:
         if self._memory.error is not None and isinstance(known := from_wire(self._memory.error), InferenceFailed):
             return known
-        return InferenceFailed(f"the journal does not have this inference of {request.model}", cause="not_in_journal", retryable=False)
+        why = f"the journal does not have this inference of {request.model}, and nothing was allowed to pay for it (`inferences`)"
+        return InferenceFailed(why, cause="not_in_journal", retryable=False)
 
     def _differs(self, place: JournalPlace) -> tuple[str, ...]:
         near = [tuple(journal.changed_parts(one.parts, place.parts)) for one in self.unused.values() if one.parts]

@@ -35,6 +35,7 @@ def mind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mind]:
         settings = {"ollama_host": server.host, "console": "on", "doors.enabled": "on", "doors.listen": "127.0.0.1:0"}
         with daemon(folder, **settings) as running, Peer(running.endpoint) as peer:
             server.say("BRICK says: go to bed at ten.", when=lambda request: "You are BRICK" in request["messages"][0]["content"])
+            server.say("", when=lambda request: "moon" in str(request["messages"]) and "stone" not in str(request["messages"]))
             link = link_of(running)
             with browser(folder, link.partition("/?")[0]) as window:
                 window.driver.get(link)
@@ -64,7 +65,11 @@ def fits(window: Browser, page: str, name: str) -> None:
     window.resize(*PHONE, touch=True)
     window.open(page)
     window.find("h1")
-    assert window.overflow() == 0
+    wide = window.does(
+        "return [...document.querySelectorAll('main *')].filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)"
+        ".map(one => one.outerHTML.slice(0, 100))"
+    )
+    assert (window.overflow(), wide[:3]) == (0, [])
     window.picture(f"{name}-phone")
     window.resize(*DESK)
 
@@ -101,3 +106,55 @@ def test_two_personas_are_compared_and_judged_by_the_keyboard(mind: Mind, window
     window.until_text("BRICK says: go to bed at ten.", ".pair")
     fits(window, report.removeprefix(window.address), "comparison")
     fits(window, "/compare", "compare")
+
+
+def test_a_failed_mission_is_entered_mended_in_place_and_continued(mind: Mind, window: Browser) -> None:
+    mind.peer.ask("submit", id="moon", brief="Why does the moon shine?", persona="robin", depth="direct", flavour="full")
+    assert mind.peer.result("moon")["state"] == "FAILED"
+    window.open("/mission?id=moon")
+    window.click("form[action='/step/open'] button")
+    window.until_text("synthesizing", ".rail [aria-current]")
+    assert "quality_refused" in window.text(".failed")
+    session = window.driver.current_url.removeprefix(window.address)
+    fits(window, session, "step")
+    window.open(session)
+    window.find(".rail li:first-child button").click()
+    window.until_text("before any thought", ".rail [aria-current]")
+    window.press("f")
+    window.until_text("synthesizing", ".rail [aria-current]")
+    window.press("x")
+    window.until(lambda: window.focused().get_attribute("id") == "expression" or None, "the expression has the focus")
+    window.press("cycle.depth", Keys.ENTER)
+    window.until_text("direct", ".answer[role=status]")
+    window.open(f"{session}&inference=1")
+    window.until_text("Why does the moon shine?", "section[aria-labelledby=whole]")
+    window.click("section[aria-labelledby=whole] .change summary")
+    window.find("textarea[aria-label='answer 1']").send_keys("It is a stone that the sun lights.")
+    window.click("section[aria-labelledby=whole] .change button")
+    window.until_text("answer 1", "ul[aria-labelledby=edits]")
+    window.picture("step-changed")
+    window.press("e")
+    window.until_text("It ends well here", ".answer")
+    window.press("c")
+    window.until_text("It is a stone that the sun lights.")
+    fits(window, window.driver.current_url.removeprefix(window.address), "step-continue")
+    window.find("#note").send_keys("the model said nothing", Keys.ENTER)
+    window.until_text("It is a stone that the sun lights.", "#live-answer")
+    window.until_text("complete", "#live-head")
+
+
+def test_the_source_of_a_method_is_stepped_through_by_line(mind: Mind, window: Browser) -> None:
+    source = "def first_word_(self, text):\n    words = text.split()\n    return words[0]\n"
+    mind.server.say(source, when=lambda request: "You write one method" in str(request["messages"]))
+    mind.peer.ask("send", id="word", target="brick", selector="first_word_", args=["tea now"], write=True)
+    assert mind.peer.result("word")["state"] == "COMPLETE"
+    window.open("/method?target=brick&selector=first_word_")
+    window.click(".change summary")
+    field = window.find("#args")
+    field.clear()
+    field.send_keys('[""]', Keys.ENTER)
+    window.until_text("return words[0]", ".stepped .at")
+    assert "list index out of range" in window.text() or "IndexError" in window.text()
+    fits(window, window.driver.current_url.removeprefix(window.address), "step-method")
+    window.press(",")
+    window.until_text("words = text.split()", ".stepped .at")
