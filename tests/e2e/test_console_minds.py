@@ -66,7 +66,8 @@ def fits(window: Browser, page: str, name: str) -> None:
     window.open(page)
     window.find("h1")
     wide = window.does(
-        "return [...document.querySelectorAll('main *')].filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)"
+        "return [...document.querySelectorAll('main *')]"
+        ".filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)"
         ".map(one => one.outerHTML.slice(0, 100))"
     )
     assert (window.overflow(), wide[:3]) == (0, [])

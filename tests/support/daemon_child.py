@@ -25,6 +25,7 @@ from batos.bridge.hosts import ManagedHost
 from batos.bridge.lora import expert_model
 from batos.bridge.provisioning import Provisioner
 from batos.cli import main
+from batos.comparisons import records as comparison_records
 from batos.image import blobs, journal, ledger, model_registry, transaction_undo, zodb_patches
 from batos.image.committer import Committer
 from batos.mind import psm
@@ -231,6 +232,14 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
 }
 """Steps from a proposal to what becomes of it."""
 
+COMPARE_POINTS: dict[str, Callable[[], None]] = {
+    "after a comparison is recorded": lambda: after(comparison_records, "begin"),
+    "before a payment of a comparison is kept": lambda: before(comparison_records, "_keep_paid"),
+    "before a pair is kept": lambda: before(comparison_records, "keep_pair"),
+    "before a judgement is kept": lambda: before(comparison_records, "keep_judgement"),
+}
+"""Steps of a comparison side by side."""
+
 TRAINING_POINTS: dict[str, Callable[[], None]] = {
     "never": lambda: None,
     "before a training is counted": lambda: before(Budget, "trains"),
@@ -310,7 +319,7 @@ if __name__ == "__main__":
         play_trainings(os.environ.get("TRAINER", "good"))
     tables = (
         POINTS, STEPS, PICTURE_POINTS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS, PROVIDE_POINTS,
-        WITHDRAW_POINTS,
+        WITHDRAW_POINTS, COMPARE_POINTS,
     )  # fmt: skip
     (install,) = {*(table[point] for table in tables if point in table)}
     install()
