@@ -52,9 +52,11 @@
     ├── EgressFailed               a request got no whole answer; `sent` says whether its server may have acted on it
     ├── EmbedderFailed             an embedder in the daemon's process is missing or failed; the message gives the remedy
     ├── OllamaUnavailable          no Ollama answers, and none could be started
+    ├── LedElsewhere               only the kernel that leads can do this, and that is another one; see `kernel`, `endpoint`
     ├── ImageError                 the image cannot be opened or used
     │   ├── ImageLocked            another process uses the image
     │   ├── ImageAway              the server that keeps the image does not answer now; the daemon waits for it
+    │   ├── KernelRefused          kernels that serve the image have another version, codex or profile than this one
     │   ├── ImageTooNew            a newer version has written the image
     │   └── ImageDamaged           the image is damaged and was refused; the message gives the remedy
     ├── EndpointError              an address cannot be bound, or is not allowed
@@ -71,7 +73,8 @@ Signals derive from BaseException, so that neither library code nor a broad `exc
 swallows them (as trio's Cancelled):
 
     BatosSignal
-    └── ImageFailed                the storage failed after its point of no return, or cannot write any more: exit, and let recovery decide
+    ├── ImageFailed                the storage failed after its point of no return, or cannot write any more: exit, and let recovery decide
+    └── LeadLost                   another kernel leads by now: the work that one kernel alone does ends, and commits nothing more
 """
 
 from __future__ import annotations
@@ -451,6 +454,10 @@ class OllamaUnavailable(BatosError):
     code = "ollama_unavailable"
 
 
+class LedElsewhere(BatosError):
+    code = "led_elsewhere"
+
+
 class ImageError(BatosError):
     code = "image"
 
@@ -464,6 +471,10 @@ class ImageAway(ImageError):
 
     code = "image_away"
     retryable = True
+
+
+class KernelRefused(ImageError):
+    code = "kernel_refused"
 
 
 class ImageTooNew(ImageError):
@@ -525,6 +536,10 @@ class MessageNotUnderstood(BatosError, AttributeError):
 
 class BatosSignal(BaseException):
     """Control flow that only the kernel may catch."""
+
+
+class LeadLost(BatosSignal):
+    pass
 
 
 class ImageFailed(BatosSignal):

@@ -81,6 +81,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "mcp": "mcp",
         "info": "dashboard",
         "metrics": "dashboard",
+        "kernels": "kernels",
+        "drain": "kernels",
         "doctor": "daemon",
         "config": "daemon",
         "keys": "access",

@@ -163,5 +163,10 @@ def show_diff(reply: Reply, output: Output) -> None:
                     output.say(f"{sign} {line}", style)
     for one in reply["conflicts"]:
         output.say(f"changed meanwhile: {one['target']}, by {one['mission'] or 'BAT OS'}; now {one_line(told(one['now']), 60)}", "yellow")
+    if ahead := reply.get("ahead"):
+        ends = "it ends well then" if ahead["ends"] else "then a model is asked" if ahead["missing"] else "it does not end well by that"
+        output.note(f"in the image as it is now {ahead['known']} inferences are known; {ends}", "dim")
+        if ahead["edits_unused"]:
+            output.say(f"{ahead['edits_unused']} of your answers would not be used: now something else is asked", "yellow")
     if "why_not" in reply:
         output.say(reply["why_not"], "red")

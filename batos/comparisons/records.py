@@ -21,6 +21,7 @@ from BTrees.OOBTree import OOBTree
 
 from batos.comparisons.variant import Variant
 from batos.errors import InvalidInput, UnknownComparison
+from batos.image import kernels
 from batos.image.journal import InferenceRecord, JournalEntry
 from batos.image.living_image import LivingImage, add_missing
 from batos.objects import Root, UvmObject
@@ -78,7 +79,7 @@ def begin(root: Root, id: str, spec: Mapping[str, Any], seed: int, limit: int) -
     held.ever += 1
     held.log[id] = held.derive(
         **{"id": id, "number": held.ever, "spec": _COMPACT.encode(dict(spec)), "seed": seed, "state": WAITING, "reason": ""},
-        **{"begun": time.time(), "ended": None, "promoted": 0, "note": ""},
+        **{"begun": time.time(), "ended": None, "promoted": 0, "note": "", "kernel": kernels.me(root)},
         **{"pairs": LOBTree(), "judgements": OOBTree(), "paid": OOBTree()},
     )
     over = sorted((one.number, one.id) for one in held.log.values() if one.state not in (WAITING, RUNNING))
@@ -91,6 +92,8 @@ def begin(root: Root, id: str, spec: Mapping[str, Any], seed: int, limit: int) -
 def set_state(root: Root, id: str, state: str, reason: str = "") -> None:
     """Record how far a comparison is."""
     record = record_of(root, id)
+    if state == WAITING and record.kernel != kernels.me(root):
+        record.kernel = kernels.me(root)
     if (record.state, record.reason) != (state, reason):
         record.state, record.reason = state, reason
     if state not in (WAITING, RUNNING):
@@ -128,7 +131,7 @@ def remove(root: Root, id: str, is_at: bool) -> None:
     :param is_at: True if a daemon works at it.
     :raises InvalidInput: if one does.
     """
-    record_of(root, id)
+    check_here(root, id)
     if is_at:
         raise InvalidInput(f"comparison {id!r} is under way; `batos compare --stop {id}` stops it")
     del root["lobby"].comparisons.log[id]
@@ -147,6 +150,22 @@ def record_of(root: Root, id: str) -> UvmObject:
     if found is None:
         raise UnknownComparison(f"no comparison {id!r} in this image; `batos compare` lists them")
     return found  # type: ignore[no-any-return]
+
+
+def elsewhere(root: Root, record: UvmObject) -> str:
+    """Return the name of the other kernel that works at a comparison; empty if none does."""
+    name = str(record.kernel)
+    is_other = bool(name) and record.state in (WAITING, RUNNING) and name != kernels.me(root)
+    return name if is_other and not kernels.is_gone(root, name) else ""
+
+
+def check_here(root: Root, id: str) -> None:
+    """See that no other kernel works at a comparison.
+
+    :raises InvalidInput: if one does, with its name.
+    """
+    if name := elsewhere(root, record_of(root, id)):
+        raise InvalidInput(f"the kernel {name} is at the comparison {id!r}; ask that one (`batos kernels` says where it answers)")
 
 
 def newest_first(root: Root) -> Iterator[UvmObject]:

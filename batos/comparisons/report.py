@@ -21,7 +21,7 @@ def summary(record: UvmObject, *, is_at: bool) -> dict[str, Any]:
     told = records.described(record)
     spec, pairs = told["spec"], records.pairs_of(record)
     state, reason = told["state"], told["reason"]
-    if state in _UNDER_WAY and not is_at:
+    if state in _UNDER_WAY and not (is_at or records.elsewhere(record._p_jar.root(), record)):
         state, reason = records.STOPPED, "the daemon ended in the middle of it"
     complete = {number: pair for number, pair in pairs.items() if "left_out" not in pair}
     winners = _winners(record, spec["judge"], complete)

@@ -157,6 +157,7 @@ class CompareRunner:
         told = self._image.read(lambda root: records.described(records.record_of(root, id)))
         if id == self._at or id in self._waiting:
             return
+        self._image.read(records.check_here, id)
         spec = told["spec"]
         budget = {**spec["budget"], **{name: changed[name] for name in spec["budget"] if changed.get(name) is not None}}
         judge = changed.get("judge") or spec["judge"]
@@ -173,6 +174,7 @@ class CompareRunner:
 
     async def stop(self, id: str) -> None:
         """Stop a comparison that waits or runs; what it has paid for stays. One that does neither stays as it is."""
+        self._image.read(records.check_here, id)
         state = self._image.read(lambda root: records.record_of(root, id).state)
         if id in self._waiting:
             self._waiting.remove(id)

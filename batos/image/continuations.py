@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from batos.errors import InvalidInput
-from batos.image import journal, ledger, usage_totals
+from batos.image import journal, ledger, ownership, usage_totals
 from batos.image.journal import InferenceRecord, JournalEntry
 from batos.image.mission_record import MissionRecord
 from batos.objects import Root, UvmObject
@@ -51,6 +51,9 @@ def check_continues(root: Root, id: str) -> UvmObject:
             f"mission {id!r} cannot be continued: its journal has lost its texts (image.journal_days), so that all would be paid for and "
             "done once more; send its brief as a new mission"
         )
+    if mission.state not in ledger.FINAL and not ownership.free(root, mission):
+        owner = ownership.owner_of(mission)
+        raise InvalidInput(f"mission {id!r} is being thought through by the kernel {owner!r}; step into it there, or pause it first")
     return mission
 
 
@@ -87,6 +90,7 @@ def go_on(
     if mission.state == ledger.FAILED:
         facts |= {"error": json.loads(mission.error), "finished": mission.finished}
         _reopen(root, mission, now)
+    ownership.claim(root, mission)
     mission.continued = ledger.compact([*_continued(mission), facts])
     if thought.answers or thought.amended:
         held = journal.opened(mission)
@@ -107,7 +111,7 @@ def _reopen(root: Root, mission: UvmObject, now: float) -> None:
     if mission.deadline_s is not None:  # it counts from the acceptance, and has the time once more that it had since its last end
         since = max([mission.accepted, *(one["at"] for one in _continued(mission))])
         mission.deadline_s = round(now - since + mission.deadline_s, 3)
-    for name in ("state", "error", "finished", "attempts"):
+    for name in ("state", "error", "finished", "attempts", "kernel"):
         if name in mission._slots:
             del mission._slots[name]
     ledger.note_attempt_end(mission)

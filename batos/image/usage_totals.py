@@ -1,6 +1,8 @@
 """Total cost of all missions by model: exact over restarts and kills, and without a record that missions would
 conflict on.
 
+A kernel that shares the image counts what it paid for itself since its start, and tells the durable total beside that.
+
 The truth is in the journals. A durable total covers all ended missions up to one of them. Later missions, and the few
 earlier ones that have not ended, are read at the start; costs from then on are added in memory. From time to time a
 system transaction, which rides along with others, moves the durable total up.
@@ -49,7 +51,9 @@ class CostMeter:
         self._folded = 0
 
     def begin(self) -> None:
-        """Read earlier costs in the background. Call it before any mission is thought about."""
+        """Read earlier costs in the background, where the image is this daemon's alone. Call it before any mission is thought about."""
+        if self._image.kernel:
+            return
         stack = contextlib.ExitStack()
         root = stack.enter_context(self._image.snapshot())  # now: what is paid from here on is added by `add`
         self._reading = asyncio.create_task(self._read(stack, root), name="costs")
@@ -77,11 +81,15 @@ class CostMeter:
         self._add(spent_by(inference))
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about costs for `info`; `counting` while earlier missions are still being read."""
+        """Return the facts about costs for `info`; `counting` while earlier missions are still being read. Those of a kernel among several
+        name the `kernel`, and are of its time; `durable` is what all kernels paid for the ended missions up to the one of number `until`.
+        """
         rows = [self._spent[model] for model in sorted(self._spent)]
         facts: dict[str, Any] = {**_plain(rows), "by_model": {row.model: _plain([row]) for row in rows}}
         if self._reading is not None and not self._reading.done():
             facts["counting"] = True
+        if self._image.kernel:
+            facts |= {"kernel": self._image.kernel, "durable": self._image.read(_durable)}
         return facts
 
     async def fold(self) -> int:
@@ -90,7 +98,7 @@ class CostMeter:
         if counted.until <= self._folded:
             return 0
         self._folded = counted.until
-        self._image.committer.defer(add_to_total, counted)
+        self._image.defer(add_to_total, counted)
         return counted.until
 
     async def stop(self) -> None:
@@ -148,6 +156,11 @@ def uncount(root: Root, mission: Any) -> None:
     ]
     costs.by_model = tuple(tuple(row) for row in merged([*(ModelCost(*row) for row in costs.by_model), *minus]))
     costs.apart = tuple(sorted((*costs.apart, mission.number)))
+
+
+def _durable(root: Root) -> dict[str, Any]:
+    costs: Costs = ledger_of(root).costs
+    return {"until": costs.until, **_plain([ModelCost(*row) for row in costs.by_model])}
 
 
 def _spent_on(missions: Iterable[Any]) -> list[ModelCost]:

@@ -29,8 +29,19 @@ from transaction.interfaces import TransientError
 
 from batos import scope
 from batos.config import Settings
-from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
-from batos.image import history, ledger, storage, zodb_patches
+from batos.errors import (
+    BatosError,
+    BatosSignal,
+    Conflicted,
+    DeadlineExceeded,
+    ImageDamaged,
+    ImageFailed,
+    MethodRefused,
+    MissionCancelled,
+    UnknownPersona,
+    from_wire,
+)
+from batos.image import history, ledger, ownership, storage, zodb_patches
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
@@ -118,6 +129,9 @@ class Endings:
         except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
             log.error("failure_not_recorded", mission=id, error=e.message)
             over, wire, final = None, e.to_wire(), True
+        if over is not None and self._image.kernel not in ("", over.kernel):  # another kernel ended it: `MissionNews` tells of that
+            self._release(id)
+            return True
         if over is not None and over.state == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
             self.complete(attempt, over.result or {})
             return True
@@ -278,6 +292,22 @@ def settle_unvouched_again(mission: UvmObject, *, redo: bool) -> None:
     keep_rated(mission, rated if redo else -1)
 
 
+class HeldBack(BatosSignal):
+    """Signal that the user paused a mission under way by another kernel than the one that thinks it through: nothing of it is committed."""
+
+
+def _heed(mission: UvmObject) -> None:
+    """See that a mission is not completed which its user steered by another kernel: what that one said stands on disk.
+
+    :raises MissionCancelled: if it was cancelled.
+    :raises HeldBack: if it was paused.
+    """
+    if mission.cancelled:
+        raise MissionCancelled(f"mission {mission.id!r} was cancelled")
+    if mission.paused:
+        raise HeldBack(f"mission {mission.id!r} was paused")
+
+
 class Attempts:
     """Runner of attempts against one image. It holds the gate of the replays."""
 
@@ -337,8 +367,13 @@ class Attempts:
         async with self._image.unit() as unit:
             attempt.saw = zodb_patches.first_unseen(unit.connection).hex()
             mission = ledger.mission_of(unit.root, attempt.id)
-            if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
+            ownership.require_own(unit.root, mission)
+            if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all, or another kernel ended it
+                if mission.error:
+                    raise from_wire(json.loads(mission.error))
                 return json.loads(mission.result) if mission.result else {}
+            if self._image.kernel:
+                _heed(mission)
             try:
                 with scope.begin(attempt):
                     result, cycle = await self._think(unit, mission, attempt)

@@ -6,6 +6,7 @@ diff ─ agreed to ─ one unit of work: changes of the image · the record of t
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from batos.objects import Root
 from batos.stepping import step_edits
 from batos.stepping.session import StepSession
 from batos.stepping.step_edits import StepEdit
-from batos.stepping.stepped_source import RECORDED, edited_record
+from batos.stepping.stepped_source import MISSING, RECORDED, edited_record
 
 log = structlog.get_logger("batos.stepping")
 GoOn = Callable[[str], Awaitable[None]]
@@ -38,13 +39,25 @@ class StepContinuation(NamedTuple):
     """Hears of the chunks that the memory forgot: what it knew of a failure that stands no more."""
 
     async def dry(self, session: StepSession) -> dict[str, Any]:
-        """Return what a continuation would do: `diff`, `conflicts`, and `why_not` if the mission cannot go on."""
-        told = {"diff": diff(session), "conflicts": session.image.read(conflicts, session), "paid": len(session.memory.paid)}
+        """Return what a continuation would do: `diff`, `conflicts`, `why_not` if the mission cannot go on, and `ahead`: how many inferences
+        are known in the image as it is now, and how many would have to be paid for up to the first that is not."""
+        told: dict[str, Any] = {"diff": diff(session), "conflicts": session.image.read(conflicts, session)}
+        if session.is_of_method:
+            return told
         try:
-            if not session.is_of_method:
-                session.image.read(continuations.check_continues, session.id)
+            session.image.read(continuations.check_continues, session.id)
+            twin = await session.ahead()
         except BatosError as e:
-            told["why_not"] = e.message
+            return {**told, "why_not": e.message}
+        try:
+            counted = Counter(one.source for one in twin.source.asked)
+            unused = len([key for key in session.memory.edited if all(one.place[:2] != key for one in twin.source.asked)])
+            told["ahead"] = {
+                "known": counted.total() - counted[MISSING], "missing": counted[MISSING], "edits_unused": unused,
+                "ends": twin.run.result is not None,
+            }  # fmt: skip
+        finally:
+            await twin.close()
         return told
 
     async def carry_out(self, session: StepSession, note: str, *, anyway: bool) -> dict[str, Any]:
@@ -94,6 +107,8 @@ class StepContinuation(NamedTuple):
                     dropped = _forget_failure(unit.root, mends)
                     whole = thought._replace(answers=(*_unedited(session), *thought.answers))
                     continuations.go_on(unit.root, mends, made, note, whole, _replies(session))
+                    if whole.answers:  # they fit what the session decided on the way
+                        session.run.attempt.decisions.write(unit.root)
             except BaseException:
                 unit.doom()
                 raise

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import ZODB
 from ZODB.POSException import POSError
+from ZODB.utils import p64, u64
 
-from batos.image import history, ledger
+from batos.errors import HistoryGone
+from batos.image import history, ledger, transaction_undo
 from batos.image.history import when
 from batos.image.living_image import LivingImage
 from batos.objects import Root
@@ -29,13 +31,17 @@ NOW = StepMoment(None, "the image as it is now")
 def moment_of(image: LivingImage, root: Root, id: str) -> StepMoment:
     """Return the moment as of which a mission is thought again: that of its last attempt, where it has ended or failed."""
     mission, failures = ledger.mission_of(root, id), ledger.failures(root, id=id, limit=1)
-    before = b""
-    if failures and mission.state != ledger.COMPLETE:
-        before = bytes.fromhex(failures[0]["context"].get("saw", ""))
     if not image.db.supportsUndo():
         return NOW._replace(said="the image as it is now: this storage keeps no history")
-    if not before and mission.state in ledger.FINAL:
-        before = bytes(mission._p_serial)
+    before = b""
+    if mission.state == ledger.COMPLETE:
+        try:
+            before = transaction_undo.commit_of(image.db, root, id)
+        except HistoryGone:
+            return NOW._replace(said="the image as it is now: as it was before this mission it is no longer kept (`image.history_days`)")
+    elif failures:
+        saw = failures[0]["context"].get("saw")  # an earlier version did not note it: then it is the moment of the failure itself
+        before = bytes.fromhex(saw) if saw else p64(u64(history.tid_of(image.db, failures[0]["at"])) + 1)
     if not before:
         return NOW
     if not is_whole(image.db, before):

@@ -103,7 +103,7 @@ class StepSession:
         """
         self.name, self.image, self.mission = name, image, mission
         self.settings = settings = parts.settings
-        self.ground, self._staging = parts.ground, parts.staging
+        self.ground, self._staging, self._parts = parts.ground, parts.staging, parts
         self.limits = StepLimits.of(settings)
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
@@ -318,6 +318,7 @@ class StepSession:
         self.source = SteppedSource(self.id, self.stage.image, self._inference, self.memory, self.settings.inference.deadline_s)
         attempt = Attempt(self._record(), self.stage.services, self.source, REPLAYED)
         attempt.recall()
+        attempt.earlier = attempt.earlier and bool(self.source.unused)  # what the session has paid for is of this version
         for key, changes in self._amended().items():
             attempt.decisions.amended.setdefault(key, []).extend(changes)
         self.run = SteppedRun(self.stage.image, attempt)
@@ -373,6 +374,25 @@ class StepSession:
         for one in self.edits:
             if one.kind in step_edits.OF_IMAGE:
                 await self._apply(one)
+
+    async def ahead(self) -> StepSession:
+        """Return a session of the same mission with the same changes in the image as it is now, at its end; the caller closes it.
+
+        :raises BatosError: if a change cannot be made there.
+        """
+        twin = await StepSession.open(f"{self.name} now", self.image, self.mission._replace(moment=NOW, fresh=frozenset()), self._parts)
+        try:
+            for one in self.edits:
+                if one.kind in step_edits.OF_IMAGE:
+                    await twin._apply(one)
+            twin.edits = list(self.edits)
+            twin.memory.paid, twin.memory.edited = list(self.memory.paid), dict(self.memory.edited)
+            twin.is_changed = True
+            await twin.go(END)
+        except BaseException:
+            await twin.close()
+            raise
+        return twin
 
     async def _apply(self, edit: StepEdit) -> None:
         async with self.stage.image.unit() as unit:

@@ -77,6 +77,7 @@ from batos.wire.hook_schemas import (
     HookRollRequest,
     HooksRequest,
 )
+from batos.wire.kernel_schemas import KernelsRequest
 from batos.wire.notice_schemas import (
     NoticeAddRequest,
     NoticeLogRequest,
@@ -128,16 +129,16 @@ __all__ = [
     "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest", "FolderRemoveRequest", "FolderResumeRequest",
     "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "HookAddRequest", "HookDeliverRequest",
     "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest", "Image", "InfoRequest",
-    "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest",
-    "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest", "NoticeResumeRequest",
-    "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request",
-    "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest", "ScheduleRemoveRequest",
-    "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest",
-    "StepCloseRequest", "StepContinueRequest", "StepEditRequest", "StepEvalRequest", "StepGoRequest", "StepOpenRequest",
-    "StepShowRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest", "ToolDescribeRequest",
-    "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest", "ToolTestRequest",
-    "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest", "UndoRequest",
-    "UploadRequest", "WatchRequest",
+    "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
+    "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
+    "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
+    "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
+    "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
+    "ShowRequest", "StatusRequest", "StepCloseRequest", "StepContinueRequest", "StepEditRequest", "StepEvalRequest", "StepGoRequest",
+    "StepOpenRequest", "StepShowRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
+    "ToolDescribeRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest",
+    "ToolTestRequest", "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest",
+    "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -421,5 +422,5 @@ OPS: dict[str, type[Request]] = {
     "compare.promote": ComparePromoteRequest, "compare.remove": CompareRemoveRequest,
     "step.open": StepOpenRequest, "step.show": StepShowRequest,
     "step.go": StepGoRequest, "step.edit": StepEditRequest, "step.eval": StepEvalRequest, "step.continue": StepContinueRequest,
-    "step.close": StepCloseRequest,
+    "step.close": StepCloseRequest, "kernels": KernelsRequest,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
-from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
+from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile, Options
 from batos.wire.sync_operations import SyncOperations
 
 
@@ -402,23 +402,22 @@ class SyncClient(SyncOperations):
         return self._run(self._client.tools(name))
 
     def tool_add(
-        self, name: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+        self, name: str, kind: str, place: str = "", options: Options = None, *, on: str | None = None, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
         """Add a connection: its place is asked for its tools, which are pinned. Return it whole.
 
         :param kind: mcp, openapi, http, folder, program or web.
-        :param place: command line, URL, origin or path, by kind.
-        :param options: by kind; see docs/tools.md.
+        :param place: command line, URL, origin or path, by kind; so are the options, see docs/tools.md.
+        :param on: machine that it belongs to, where several kernels serve the image; `*`: all; None: by what it reaches.
         :raises ToolFailed: (or EgressFailed, EgressRefused) if the place cannot be reached; nothing was added.
         """
-        return self._run(self._client.tool_add(name, kind, place, options, timeout_s=timeout_s))
+        return self._run(self._client.tool_add(name, kind, place, options, on=on, timeout_s=timeout_s))
 
     def tool_describe(
         self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
-        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
-        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
-        `form`.
+        """Read a description without a schema. Return `form`, the operations that rules read, else `text`, for a model that fills the form:
+        `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option `form`.
 
         :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
         :param options: of a usage: `env`, `without_walls`.

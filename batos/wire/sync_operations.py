@@ -1,11 +1,11 @@
-"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, comparisons.
+"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, stepping, comparisons.
 
 Written by tools/gen_sync.py from the modules of batos/wire that end in _client.py: change those, then run `make docs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from batos.wire.compare_client import CompareTerms
@@ -13,6 +13,7 @@ from batos.wire.folder_client import FolderTerms
 from batos.wire.hook_client import HookTerms
 from batos.wire.notice_client import TEST_S, NoticeTerms
 from batos.wire.schedule_client import ScheduleTerms
+from batos.wire.step_client import HELD_S
 from batos.wire.sync_connection import SyncConnection
 
 
@@ -161,6 +162,112 @@ class SyncOperations(SyncConnection):
     def folder_run(self, name: str) -> dict[str, Any]:
         """Make missions of the files that are there and became none; `reopened` is their number."""
         return self._run(self._client.folder_run(name))
+
+    def step_open(
+        self, id: str, *, at: int | str | None = None, inferences: int = 0, session: str | None = None, timeout_s: float = HELD_S
+    ) -> dict[str, Any]:
+        """Think a mission again, in a mirror of the image as it was, and stand where it failed. Return the place, and the `session`.
+
+        :param at: number of a transition, or name of a state, to stand at instead.
+        :param inferences: how many inferences that the journal does not have may be paid for.
+        :param session: name of the session; the same name again returns it as it stands.
+        :raises UnknownMission: if no mission has that id.
+        :raises Busy: if as many sessions are open as may be.
+        """
+        return self._run(self._client.step_open(id, at=at, inferences=inferences, session=session, timeout_s=timeout_s))
+
+    def step_method(
+        self,
+        target: str,
+        selector: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        inferences: int = 0,
+        timeout_s: float = HELD_S,
+    ) -> dict[str, Any]:
+        """Run one method in a mirror of the image as it is, and stand where it ended or failed. Return the place, and the `session`."""
+        return self._run(self._client.step_method(target, selector, args, kwargs, inferences=inferences, timeout_s=timeout_s))
+
+    def step_show(
+        self,
+        session: str | None = None,
+        *,
+        target: str | None = None,
+        inference: int | None = None,
+        run: int | None = None,
+        line: int | None = None,
+    ) -> dict[str, Any]:
+        """Return where a session stands; without one, the sessions that are open.
+
+        :param target: an object by its path, returned as `object`.
+        :param inference: number of an inference, returned whole as `inference`.
+        :param run: number of a run of a method, returned with its source as `method`; `line` is one of the lines that it ran.
+        :raises UnknownSession: if there is no such session, or no longer.
+        """
+        return self._run(self._client.step_show(session, target=target, inference=inference, run=run, line=line))
+
+    def step_go(self, session: str, to: int | str = "next", *, inferences: int = 0, timeout_s: float = HELD_S) -> dict[str, Any]:
+        """Go on, or back, and return the place: the number of a transition, the name of a state, `next`, `end`, or `failure`.
+
+        :param inferences: how many inferences that the journal does not have may be paid for.
+        """
+        return self._run(self._client.step_go(session, to, inferences=inferences, timeout_s=timeout_s))
+
+    def step_edit(
+        self,
+        session: str,
+        kind: Literal["slot", "prompt", "method", "facet", "intent", "model", "answer", "cycle", "reply"],
+        target: str,
+        value: Any = None,
+        *,
+        remove: bool = False,
+    ) -> dict[str, Any]:
+        """Change something in the mirror; `edits` of the reply lists all changes.
+
+        :param target: by kind: `OBJECT.SLOT`, `psm.STATE`, `OBJECT.SELECTOR`, a persona, the number of an inference, a slot of the cycle.
+        :param remove: remove a slot.
+        :raises InvalidInput: (or MethodRefused) if the change is refused; nothing is changed then.
+        """
+        return self._run(self._client.step_edit(session, kind, target, value, remove=remove))
+
+    def step_drop(self, session: str, number: int) -> dict[str, Any]:
+        """Take a change back that was made in the mirror."""
+        return self._run(self._client.step_drop(session, number))
+
+    def step_eval(self, session: str, expression: str, *, inferences: int = 0, timeout_s: float = HELD_S) -> dict[str, Any]:
+        """Evaluate an expression where a session stands: `cycle`, `mission` and `lobby` are there. Nothing of it is kept."""
+        return self._run(self._client.step_eval(session, expression, inferences=inferences, timeout_s=timeout_s))
+
+    def step_send(
+        self, session: str, target: str, selector: str, args: Sequence[Any] = (), *, inferences: int = 0, timeout_s: float = HELD_S
+    ) -> dict[str, Any]:
+        """Send a message where a session stands. Nothing of it is kept."""
+        return self._run(self._client.step_send(session, target, selector, args, inferences=inferences, timeout_s=timeout_s))
+
+    def step_continue(
+        self, session: str, note: str = "", *, anyway: bool = False, dry: bool = False, timeout_s: float = HELD_S
+    ) -> dict[str, Any]:
+        """Take the changes over into the image, as one transaction that can be undone, and let the mission go on under its own id.
+
+        :param note: why, in the user's words; it is kept with the transaction.
+        :param anyway: also where the image was changed in the same places meanwhile.
+        :param dry: only return the `diff` and the `conflicts`.
+        :raises StepConflict: if the image was changed in the same places meanwhile.
+        :raises InvalidInput: if the mission cannot go on; the message says why.
+        """
+        return self._run(self._client.step_continue(session, note, anyway=anyway, dry=dry, timeout_s=timeout_s))
+
+    def step_close(self, session: str) -> dict[str, Any]:
+        """Drop a session and its mirror. Return the sessions that are left."""
+        return self._run(self._client.step_close(session))
+
+    def kernels(self, *, drain: bool = False) -> dict[str, Any]:
+        """Return `kernels`, those that serve the image, and `name`, that of the one that answers; "" where it has its image to itself.
+
+        :param drain: let the one that answers take up no missions any more, end those `under_way`, and stop.
+        """
+        return self._run(self._client.kernels(drain=drain))
 
     def compare_start(self, persona: str, *, id: str | None = None, dry: bool = False, **terms: Unpack[CompareTerms]) -> dict[str, Any]:
         """Compare a variant of a persona with what there is. The same id and terms again mean the same comparison.

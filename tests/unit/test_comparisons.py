@@ -12,10 +12,10 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.autotelic import changes
 from batos.bridge.inference import ChatRequest
-from batos.comparisons import figures, judging
+from batos.comparisons import figures, judging, records
 from batos.console.api_client import Asker
 from batos.errors import BatosError, InferenceFailed, InvalidInput, UnknownComparison, UnknownPersona
-from batos.image import history, ledger
+from batos.image import history, kernels, ledger
 from batos.mind import incarnation
 from tests.support.autonomy import BRIEFS, improving, thought
 from tests.support.missions import FakeInference, answer, submit, written
@@ -147,6 +147,29 @@ async def test_a_spent_budget_is_told_and_a_larger_one_goes_on(tmp_path: Path) -
         assert "its budget is spent: 3 inferences" in told["reason"]
         told = await desk.resumed(inferences=8)
         assert (told["state"], told["done"], inference.answered) == ("done", 4, 8)
+
+
+async def test_what_another_kernel_is_at_is_left_to_it_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    gardening(inference)
+    async with improving(tmp_path, inference) as kernel:
+        desk = Desk(kernel)
+        await desk.start(other="brick", briefs=FOUR, inferences=2, **SPRING)
+
+        def taken(root: Any) -> None:
+            record = records.record_of(root, "c1")
+            record.kernel, record.state = "beech.4", records.RUNNING
+
+        await kernel.image.system(taken)
+        gone = False
+        monkeypatch.setattr(kernels, "is_gone", lambda root, name: gone)
+        assert (await desk.ask("show", id="c1"))["state"] == "running"
+        for op in ("resume", "stop", "remove"):
+            with pytest.raises(InvalidInput, match=r"the kernel beech\.4 is at the comparison 'c1'"):
+                await desk.ask(op, id="c1")
+        gone = True
+        assert (await desk.ask("show", id="c1"))["state"] == "stopped"
+        assert (await desk.resumed(inferences=20))["state"] == "done"
 
 
 async def test_it_is_stopped_and_waits_behind_users_missions(tmp_path: Path) -> None:

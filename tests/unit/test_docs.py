@@ -23,6 +23,7 @@ from batos.wire.hook_client import Hooking
 from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
 from batos.wire.schemas import OPS
+from batos.wire.step_client import StepClient
 
 ROOT = Path(__file__).parents[2]
 
@@ -192,6 +193,7 @@ def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> No
     text = (ROOT / "docs" / "clients.md").read_text("utf-8")
     parts = {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Noticing), **vars(Hooking), **vars(FolderWatching)}
     parts |= vars(Comparing)
+    parts |= vars(StepClient)
     methods = {name: method for name, method in parts.items() if not name.startswith("_")}
     assert len(methods) > 25
     for name, method in methods.items():

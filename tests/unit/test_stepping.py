@@ -103,6 +103,38 @@ async def test_history_that_was_packed_away_is_said(world: Failing) -> None:
     assert reply["error"]["code"] == "inference_failed"
 
 
+async def test_a_mission_that_is_complete_is_seen_before_its_own_commit(world: Failing) -> None:
+    def give(root: Any) -> None:
+        source = "def note_(self, text):\n    self.noted = text\n    self._p_changed = True\n    return text\n"
+        root["lobby"].brick._slots["note_"] = Method(
+            "note_", source, contract={"writes": ("noted",)}, provenance={"intent": "", "policy": "default"}
+        )
+
+    await world.change(give)
+    assert "error" not in await world.message("m1", "brick", "note_", "a")
+    await world.desk.ask("rate", id="m1", rating=1)
+    await opened(world)
+    shown = (await world.desk.ask("step.show", session="s", target="brick"))["object"]["slots"]
+    assert shown["noted"] == "a", "as it stands at its end"
+    await world.desk.ask("step.go", session="s", to=0)
+    shown = (await world.desk.ask("step.show", session="s", target="brick"))["object"]["slots"]
+    assert "noted" not in shown
+
+
+async def test_a_failure_of_an_earlier_version_is_seen_as_of_its_moment(world: Failing) -> None:
+    await failed(world, "answer: refused")
+
+    def older(root: Any) -> None:
+        [record] = [one for key, one in ledger.ledger_of(root).failures.items() if key.endswith(" m1")]
+        record.context = json.dumps({name: value for name, value in json.loads(record.context).items() if name != "saw"})
+
+    await world.change(older)
+    await world.change(lambda root: setattr(root["lobby"].robin, "core_mission", "To sell teas."))
+    reply = await opened(world)
+    assert reply["moment"].startswith("the image as it was")
+    assert reply["counts"]["recorded"] == 4
+
+
 async def test_a_missing_answer_shows_its_prompt_and_the_recorded_error(world: Failing) -> None:
     error = await failed(world, "answer: unreachable, tried again")
     reply = await opened(world)
@@ -323,7 +355,7 @@ async def test_what_can_be_mended_is_continued(world: Failing, kind: str) -> Non
         return
     _, ended = await continued(world, note="it is mended")
     assert "error" not in ended, ended
-    if kind not in ("cancelled", "deadline", "attempts exhausted", "grant refused"):
+    if kind != "grant refused":
         assert len(world.inference.asked) == paid, "what was paid for is not paid for again"
     status = await world.desk.ask("status", id="m1")
     assert (status["state"], status["attempts"]) == ("COMPLETE", 1)
@@ -375,6 +407,19 @@ async def test_an_image_that_went_on_meanwhile_is_named(world: Failing) -> None:
     assert written(world) == before
     await continued(world, anyway=True)
     assert world.kernel.image.read(lambda root: root["lobby"].robin.core_mission) == "To be kind."
+
+
+async def test_the_diff_says_how_it_goes_in_the_image_as_it_is_now(world: Failing) -> None:
+    await failed(world, "answer: refused")
+    await opened(world)
+    await edit(world, "answer", "5", ANSWER)
+    ahead = (await world.desk.ask("step.continue", session="s", dry=True))["ahead"]
+    assert ahead == {"known": 5, "missing": 0, "edits_unused": 0, "ends": True}
+    await edit(world, "slot", "robin.core_mission", "To be kind.")
+    before = written(world)
+    ahead = (await world.desk.ask("step.continue", session="s", dry=True))["ahead"]
+    assert ahead == {"known": 0, "missing": 1, "edits_unused": 1, "ends": False}, "another persona asks something else"
+    assert written(world) == before
 
 
 async def test_a_mission_that_waits_with_a_question_is_given_its_answer(world: Failing) -> None:

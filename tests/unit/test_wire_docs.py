@@ -54,6 +54,7 @@ FIELDS = {
     "effects": {"effects"},
     "schedules": {"schedules"},
     "hooks": {"hooks"},
+    "kernels": {"name", "draining", "kernels"},
     "folders": {"folders"},
     "hook_deliver": {"hook", "id"},
     "compare_plan": {"id", "words", "judge", "rules", "pairs", "variant", "budget", "estimate"},

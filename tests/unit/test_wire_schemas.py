@@ -15,7 +15,7 @@ LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
     "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
-    "compare.list",
+    "kernels", "compare.list",
 )  # fmt: skip
 """Ops that need no field."""
 EITHER = ("ingest", "compare.start", "step.open", "step.edit", "step.eval")
