@@ -69,6 +69,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "at": "objects",
         "personas": "objects",
         "changes": "changes",
+        "compare": "compare",
     },
     "Models and experts": {"models": "models", "experts": "models", "train": "models"},
     "The daemon": {
