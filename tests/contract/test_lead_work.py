@@ -15,7 +15,7 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import LedElsewhere
-from batos.image import ledger, notices
+from batos.image import committer, kernels, ledger, notices
 from batos.image.notice_channels import ChannelSpec
 from batos.memory.ingest import next_file, queue_files
 from batos.memory.store import library_of
@@ -23,7 +23,7 @@ from batos.schedules import book
 from batos.wire import schemas
 from tests.support.kernels import until
 from tests.support.leaders import AFTER, BEFORE, Seizure, daemon, leads
-from tests.support.missions import FakeInference, submit
+from tests.support.missions import FakeInference, settings, submit
 from tests.support.notices import world
 from tests.support.servers import Postgres, postgres  # noqa: F401
 
@@ -112,6 +112,7 @@ async def seized(one: Kernel, other: Kernel, seizure: Seizure) -> None:
     await until(lambda: not one.membership.leads and one.membership.name == "k.3", "a new name")
     await one.membership.settled()
     assert other.membership.leads
+    assert other.image.read(kernels.lead_of) == ("k.2", 2), "one term after the other, one kernel in each"
 
 
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
@@ -236,3 +237,24 @@ async def test_a_rolling_restart_under_load_costs_no_attempt_and_no_inference(po
         asked = Counter((request.model, request.user) for request in inference.asked)
         assert max(asked.values()) == 1, "paid twice"
         assert len({record.kernel for record in missions}) >= 3
+
+
+@pytest.mark.parametrize("how_many", ["one", "many"])
+async def test_a_daemon_ends_while_the_server_of_its_image_is_away(
+    postgres: Postgres,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how_many: str,
+) -> None:
+    monkeypatch.setattr(committer, "_CLOSING_S", 0.5)
+    uri = postgres.image()
+    more: dict[str, Any] = {"image": {"uri": uri, "kernels": how_many, "lease_s": 1, "look_s": 0.05}}
+    kernel = await Kernel.start(settings(tmp_path, autotelic="on", **more), inference=FakeInference(), listen=False)
+    if how_many == "many":
+        await leads(kernel)
+    await asyncio.to_thread(postgres.stop, "immediate")
+    try:
+        async with asyncio.timeout(30):
+            await kernel.stop()
+    finally:
+        await asyncio.to_thread(postgres.start)
