@@ -125,15 +125,23 @@ async def test_a_schedule_makes_one_mission_of_a_time(postgres: Postgres, tmp_pa
 
 
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
-@pytest.mark.parametrize("step", ["accept self_audit", "plan"])
+@pytest.mark.parametrize("step", ["accept self_audit", "plan "])
 async def test_a_beat_makes_one_audit(postgres: Postgres, tmp_path: Path, step: str, when: str) -> None:  # noqa: F811
-    async with two(postgres, tmp_path, autotelic="on", heartbeat_first_s=0.3, heartbeat_s=3600) as (one, other):
+    inference, uri = FakeInference(), postgres.image()
+    inference.hold()
+    more = {"autotelic": "on", "heartbeat_first_s": 1.0, "heartbeat_s": 3600}
+    async with daemon(uri, tmp_path / "a", inference, **more) as one:
+        await one.scheduler.submit("m0", "What is in the garden?", {})  # a beat waits for quiet, and that for the test
+        await leads(one)
+        async with daemon(uri, tmp_path / "b", **more) as other:
 
-        def beats() -> int:
-            return int(other.image.read(lambda root: root["lobby"].autotelic.heartbeat.beats))
+            def beats() -> int:
+                return int(other.image.read(lambda root: root["lobby"].autotelic.heartbeat.beats))
 
-        await seized(one, other, Seizure(one, other, step, when, beats))
-        assert (beats(), len(ids(other, "self_audit"))) == (1, 1)
+            seizure = Seizure(one, other, step, when, beats)
+            inference.release()
+            await seized(one, other, seizure)
+            assert (beats(), len(ids(other, "self_audit"))) == (1, 1)
 
 
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
