@@ -79,7 +79,7 @@ class Committer:
         self._deferred: collections.deque[_System] = collections.deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._roused = False
-        self._closing = False
+        self._closing = self._ending = False
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
         self._syncer = zodb_patches.Syncer(self._storage)
@@ -172,6 +172,10 @@ class Committer:
         """Commit nothing more: another daemon has the image."""
         self._failure = self._failure or failure
         self._on_failed(failure)
+
+    def hurry(self) -> None:
+        """Wait for a server that is away for some seconds more, in all: the daemon ends."""
+        self._ending = True
 
     async def close(self) -> None:
         """Commit the queued and deferred work, then end the thread."""
@@ -334,7 +338,7 @@ class Committer:
                     if away_error(e) is None:
                         raise  # else it went away again between two questions
                 pause = _AWAY_S[min(tries, len(_AWAY_S) - 1)]
-                if self._closing:
+                if self._closing or self._ending:
                     self._left -= pause
                     if self._left <= 0:
                         raise away
