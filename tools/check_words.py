@@ -3,8 +3,8 @@
     python tools/check_words.py [FILE ...] [--reflow]
 
 A document (`*.md`) is checked sentence by sentence: at most 25 words between stops, colons and semicolons, no words that hide who
-acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and the texts of help. `--reflow` writes the named documents anew with one sentence a line, and changes
-nothing else. Without files, the documents are checked.
+acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and the texts of help. `--reflow` writes the named documents anew
+with one sentence a line, and changes nothing else. Without files, the documents are checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to n
 _CODE = re.compile(r"``.+?``|`[^`]+`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _CLAUSE = re.compile(r"(?<=[;:])\s+")
-_END = re.compile(r"(?<=[.!?])[\"”*)_]*\s+(?=[\"“*(_`\[]*[A-Z0-9“\"`*(\[])")
+_END = re.compile(r"(?<=[.!?])[\"”*)_]*\s+(?![*+-]\s|\d+\.\s|[|#>])(?=[\"“*(_`\[]*[A-Z0-9“\"`*(\[])")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|No|St|Dr|Mr|Mrs)\.$")
 _BULLET = re.compile(r"^(\s*)((?:[*+-]|\d+\.)\s+)(\S.*)$")
 
