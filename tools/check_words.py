@@ -114,8 +114,15 @@ def reflowed(text: str) -> str:
             lines.clear()
 
     head = ""
+    generated = False
     for line in text.splitlines():
-        if line.lstrip().startswith("```"):
+        if line.startswith(("<!-- begin", "<!-- end")):
+            closed()
+            generated = line.startswith("<!-- begin")
+            done.append(line)
+        elif generated:
+            done.append(line)
+        elif line.lstrip().startswith("```"):
             closed()
             fenced = not fenced
             done.append(line)
