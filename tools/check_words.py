@@ -28,9 +28,11 @@ LATER: frozenset[str] = frozenset(
 """Documents that were written before the rules, and are not written anew yet."""
 HIDDEN = re.compile(r"\b(?:nobody|somebody|whoever|whomever|whatever it)\b", re.IGNORECASE)
 """Words that hide who acts."""
-NO_NOUN = re.compile(r"\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|better\b|worse\b|different\b)[a-z`]")
+NO_NOUN = re.compile(
+    r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|better\b|worse\b|different\b)[a-z`]", re.IGNORECASE
+)
 """"is no X" instead of "is not an X"."""
-VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to naught|the former|the latter)\b", re.IGNORECASE)
+VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to naught)\b", re.IGNORECASE)
 
 _CODE = re.compile(r"``.+?``|`[^`]+`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
