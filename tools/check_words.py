@@ -164,7 +164,7 @@ def of_source(path: Path) -> Iterator[tuple[int, str]]:
 
 def documents() -> list[Path]:
     """Return the documents that readers see."""
-    return [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def found_in(path: Path) -> list[str]:
