@@ -19,6 +19,7 @@
 # pins     tests/pins/ anew, after something public was added: what is gone or changed is refused, with words that say what to do
 # site     the documents as pages to browse, in build/site; a link that leads nowhere fails
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
+# release  check all of it, and build wheel, sdist, site and container of this version, in dist/
 # clean    remove what was built; images stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
@@ -38,7 +39,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package docs site pins clean
+.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package release docs site pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -182,6 +183,9 @@ lock: $(VENV)/.made
 
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh
+
+release: check site
+	@PYTHONS="$(PYTHONS)" sh tools/release.sh
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
