@@ -106,7 +106,7 @@ async def test_a_mission_that_ends_after_a_rest_is_remembered_at_once(tmp_path: 
         work = memory_writer.MemoryWriter(
             kernel.image,
             shelver=memory.shelver,
-            stored=lambda segment, dropped: stored.set(),
+            stored=lambda segment, dropped: stored.set() if segment is not None else None,
             section_chars=20_000,
             pause_s=3600,
             clock=lambda: float(next(now)),
