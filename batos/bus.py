@@ -81,6 +81,8 @@ class MissionEnded:
     state: str
     persona: str | None
     error_code: str | None
+    here: bool = True
+    """False where another kernel of the image ended it: that one counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +119,52 @@ class EventBus:
     def __init__(self) -> None:
         self._subscribers: dict[type[Any], list[Callable[[Any], object]]] = {}
 
-    def subscribe(self, event: type[E], subscriber: Callable[[E], object]) -> None:
-        """Call `subscriber` with each event of that type from now on."""
+    def subscribe(self, event: type[E], subscriber: Callable[[E], object]) -> Callable[[], None]:
+        """Call `subscriber` with each event of that type from now on; return a function that ends this."""
         self._subscribers.setdefault(event, []).append(subscriber)
+
+        def end() -> None:
+            rest = list(self._subscribers[event])  # another list: an event may be on its way
+            rest.remove(subscriber)
+            self._subscribers[event] = rest
+
+        return end
 
     def is_heard(self, event: type[Any]) -> bool:
         """Return whether the type of event has a subscriber."""
-        return event in self._subscribers
+        return bool(self._subscribers.get(event))
 
     def publish(self, event: object) -> None:
         """Deliver an event to the subscribers of its type."""
         for subscriber in self._subscribers.get(type(event), ()):
             subscriber(event)
+
+    def branch(self) -> BusBranch:
+        """Return this bus, for parts that end before it."""
+        return BusBranch(self)
+
+
+class BusBranch(EventBus):
+    """Bus as parts see it whose subscriptions end together."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._ends: list[Callable[[], None]] = []
+
+    def subscribe(self, event: type[E], subscriber: Callable[[E], object]) -> Callable[[], None]:
+        """Call `subscriber` with each event of that type until `close`."""
+        self._ends.append(end := self._bus.subscribe(event, subscriber))
+        return end
+
+    def is_heard(self, event: type[Any]) -> bool:
+        """See `EventBus.is_heard`."""
+        return self._bus.is_heard(event)
+
+    def publish(self, event: object) -> None:
+        """See `EventBus.publish`."""
+        self._bus.publish(event)
+
+    def close(self) -> None:
+        """End the subscriptions."""
+        while self._ends:
+            self._ends.pop()()

@@ -42,13 +42,14 @@ class Background:
         self._on_failed = on_failed or _log_failure
         self._tasks: dict[asyncio.Task[Any], str] = {}
 
-    def start(self, work: Coroutine[Any, Any, T], name: str, part: str = "") -> asyncio.Task[T]:
+    def start(self, work: Coroutine[Any, Any, T], name: str, part: str = "", context: contextvars.Context | None = None) -> asyncio.Task[T]:
         """Start a task.
 
         :param name: the name of the task.
         :param part: the part of the daemon that the log names if the task fails; by default `name`.
+        :param context: the context variables of the task; by default a copy of the caller's.
         """
-        task = asyncio.create_task(work, name=name)
+        task = asyncio.create_task(work, name=name, context=context)
         self._tasks[task] = part or name
         task.add_done_callback(self._ended)
         return task
@@ -87,18 +88,21 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
 
 
 class Lifetime(contextlib.AsyncExitStack):
-    """Lifetime of one stage of the daemon: its resources and background tasks, ended in reverse order when the block is left."""
+    """Lifetime of one stage of the daemon: its resources and background tasks, ended in reverse order when the block is left.
+
+    Whoever begins a task, it has the context variables of the code that made the lifetime.
+    """
 
     def __init__(self, on_failed: Callable[[str, BaseException], object] | None = None) -> None:
         """
         :param on_failed: see `Background`.
         """
         super().__init__()
-        self._tasks = Background(on_failed)
+        self._tasks, self._context = Background(on_failed), contextvars.copy_context()
 
     def background(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         """Run `work` until the lifetime ends; see `Background`."""
-        self.push_async_callback(cancel_and_wait, self._tasks.start(work, name))
+        self.push_async_callback(cancel_and_wait, self._tasks.start(work, name, context=self._context.copy()))
 
 
 PASSES = 16

@@ -15,6 +15,8 @@
     │   ├── UnknownPicture         no image of this digest was uploaded, or the daemon has removed it
     │   ├── UnknownSource          the memory holds nothing from this source
     │   ├── UnknownChange          the autotelic loop has made no change of this number, or the daemon has removed its record
+    │   ├── UnknownSession         there is no such session of stepping: it was closed, left, or the daemon was started again
+    │   ├── StepConflict           the image was changed meanwhile where a session changed it, too; see `conflicts`
     │   ├── UndoConflict           later work depends on the mission to undo; see `conflicts` and `missions`
     │   ├── HistoryGone            the image does not hold this moment or revision, or holds it no longer
     │   ├── Unreadable             a file cannot be read into the memory: not text, damaged, encrypted or too large
@@ -49,9 +51,11 @@
     ├── EgressFailed               a request got no whole answer; `sent` says whether its server may have acted on it
     ├── EmbedderFailed             an embedder in the daemon's process is missing or failed; the message gives the remedy
     ├── OllamaUnavailable          no Ollama answers, and none could be started
+    ├── LedElsewhere               only the kernel that leads can do this, and that is another one; see `kernel`, `endpoint`
     ├── ImageError                 the image cannot be opened or used
     │   ├── ImageLocked            another process uses the image
     │   ├── ImageAway              the server that keeps the image does not answer now; the daemon waits for it
+    │   ├── KernelRefused          kernels that serve the image have another version, codex or profile than this one
     │   ├── ImageTooNew            a newer version has written the image
     │   └── ImageDamaged           the image is damaged and was refused; the message gives the remedy
     ├── EndpointError              an address cannot be bound, or is not allowed
@@ -68,7 +72,8 @@ Signals derive from BaseException, so that neither library code nor a broad `exc
 swallows them (as trio's Cancelled):
 
     BatosSignal
-    └── ImageFailed                the storage failed after its point of no return, or cannot write any more: exit, and let recovery decide
+    ├── ImageFailed                the storage failed after its point of no return, or cannot write any more: exit, and let recovery decide
+    └── LeadLost                   another kernel leads by now: the work that one kernel alone does ends, and commits nothing more
 """
 
 from __future__ import annotations
@@ -159,6 +164,19 @@ class UnknownSource(InvalidInput):
 
 class UnknownChange(InvalidInput):
     code = "unknown_change"
+
+
+class UnknownSession(InvalidInput):
+    code = "unknown_session"
+
+
+class StepConflict(InvalidInput):
+    """The image was changed meanwhile in places that a session of stepping changed, too. Nothing was changed.
+
+    `conflicts` names object, slot, both values, and the mission that wrote the image's.
+    """
+
+    code = "step_conflict"
 
 
 class UndoConflict(InvalidInput):
@@ -431,6 +449,10 @@ class OllamaUnavailable(BatosError):
     code = "ollama_unavailable"
 
 
+class LedElsewhere(BatosError):
+    code = "led_elsewhere"
+
+
 class ImageError(BatosError):
     code = "image"
 
@@ -444,6 +466,10 @@ class ImageAway(ImageError):
 
     code = "image_away"
     retryable = True
+
+
+class KernelRefused(ImageError):
+    code = "kernel_refused"
 
 
 class ImageTooNew(ImageError):
@@ -505,6 +531,10 @@ class MessageNotUnderstood(BatosError, AttributeError):
 
 class BatosSignal(BaseException):
     """Control flow that only the kernel may catch."""
+
+
+class LeadLost(BatosSignal):
+    pass
 
 
 class ImageFailed(BatosSignal):

@@ -288,6 +288,8 @@ class Metrics:
         self._inferences.labels(model, cause).inc()
 
     def _ended(self, ended: MissionEnded) -> None:
+        if not ended.here:
+            return
         self._missions.labels(ended.state, ended.persona or "none").inc()
         if ended.state == "FAILED":
             self._failures.labels(ended.error_code).inc()
@@ -353,6 +355,22 @@ class _Counted:
         return await self._inference.digest(model)
 
 
+def _of_kernels(kernel: dict[str, Any] | None) -> Iterator[Metric]:
+    """Yield the gauges of the kernels of an image; none where a daemon has it to itself."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    if not kernel:
+        return
+    states = GaugeMetricFamily("batos_kernels", "Kernels of the image, by state.", labels=["state"])
+    for state, count in kernel["states"].items():
+        states.add_metric([state], count)
+    missions = GaugeMetricFamily("batos_kernel_missions", "Missions under way, by kernel.", labels=["kernel"])
+    for name, count in kernel["missions"].items():
+        missions.add_metric([name], count)
+    yield from (states, missions)
+    yield GaugeMetricFamily("batos_kernel_leads", "1 where this daemon leads the kernels, else 0.", value=int(kernel["leads"]))
+
+
 class _Facts:
     """Gauges of the daemon's state, computed on the loop's thread for each reader."""
 
@@ -382,6 +400,7 @@ class _Facts:
         for name in ("running", "queued", "paused", "needs_input", "following"):
             waiting.add_metric([name], missions[name])
         yield waiting
+        yield from _of_kernels(facts.get("kernel"))
         backups = facts["upkeep"]["backups"]
         yield CounterMetricFamily("batos_backup_failures", "Scheduled backups that failed.", value=backups["failed"])
         if backups["last"]:

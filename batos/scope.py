@@ -40,6 +40,10 @@ class Scope(NamedTuple):
     """The method run on whose behalf host code works: a `batos.sandbox.Invocation`. A send in that run is one level deeper. None outside of
     runs."""
 
+    lead: Any = None
+    """The lead under which work runs that one kernel alone does: a `batos.image.fence.Fence`. None for all other work, and where one daemon
+    has its image to itself."""
+
     @property
     def in_trial(self) -> bool:
         """Return True where a method is tried, and nothing that is done is kept."""

@@ -28,7 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 from batos import logs
 
-PARTS = ("text", "search", "add", "start", "size", "library", "locomo", "choi", "bridging", "ingest")
+PARTS = ("text", "search", "add", "follow", "start", "size", "library", "locomo", "choi", "bridging", "ingest")
 
 
 @dataclass

@@ -90,7 +90,7 @@ class Shell:
         assert self._bash.stdin is not None
         assert self._bash.stdout is not None
         # a command must not read what is meant for the shell
-        self._bash.stdin.write(f"{{ {command.words}\n}} </dev/null\necho; echo {_END} $?\n")
+        self._bash.stdin.write(f"{{ {command.words}\n}} </dev/null\ncode=$?; echo; echo {_END} $code\n")
         lines = []
         for line in self._bash.stdout:
             if line.startswith(_END):

@@ -89,9 +89,10 @@ def clients() -> str:
     from batos.wire.hook_client import Hooking
     from batos.wire.notice_client import Noticing
     from batos.wire.schedule_client import Scheduling
+    from batos.wire.step_client import StepClient
 
     parts = []
-    kinds = (Client, Operating, Scheduling, Noticing, Hooking, FolderWatching)
+    kinds = (Client, Operating, Scheduling, Noticing, Hooking, FolderWatching, StepClient)
     for name, method in {name: method for kind in kinds for name, method in vars(kind).items()}.items():
         if name.startswith("_"):
             continue

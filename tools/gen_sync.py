@@ -1,4 +1,4 @@
-"""Write `batos/wire/sync_client.py`: each method of `Client`, for callers without an event loop.
+"""Write `batos/wire/sync_client.py` and `sync_operations.py`: each method of `Client`, for callers without an event loop.
 
 `--check` only compares, and exits 1 where the module is stale. The loop and the thread that the methods run on are written by hand, in
 `batos/wire/sync_connection.py`.
@@ -10,15 +10,31 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeGuard
 
 WIRE = Path(__file__).parents[1] / "batos" / "wire"
-SOURCES = tuple(WIRE / f"{name}.py" for name in ("client", "schedule_client", "notice_client", "hook_client", "folder_client"))
-TARGET = WIRE / "sync_client.py"
-CLASSES = ("Client", "Operating", "Scheduling", "Noticing", "Hooking", "FolderWatching")
-"""The classes whose methods a client has, in the order in which they are written."""
+_NAMES = ("client", "schedule_client", "notice_client", "hook_client", "folder_client", "step_client", "kernel_client")
+SOURCES = tuple(WIRE / f"{name}.py" for name in _NAMES)
+TARGET, OPERATIONS_TARGET = WIRE / "sync_client.py", WIRE / "sync_operations.py"
+CLASSES = ("Client", "Operating")
+OPERATIONS = ("Scheduling", "Noticing", "Hooking", "FolderWatching", "StepClient", "KernelReading")
+"""The classes whose methods a client has, in the order in which they are written: in either module."""
 
+OPERATIONS_HEAD = '''"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, stepping.
+
+Written by tools/gen_sync.py from the modules of batos/wire that end in _client.py: change those, then run `make docs`.
+"""
+
+from __future__ import annotations
+
+{imports}
+
+class SyncOperations(SyncConnection):
+    """Part of `SyncClient`."""
+
+'''
 HEAD = '''"""The client for callers without an event loop: `SyncClient`.
 
 Written by tools/gen_sync.py from batos/wire/client.py and the others that end in _client.py: change those, then run `make docs`.
@@ -28,7 +44,7 @@ from __future__ import annotations
 
 {imports}
 
-class SyncClient(SyncConnection):
+class SyncClient(SyncOperations):
     """A connection to the daemon, as a context manager. Arguments, results and errors are those of `Client`.
 
     Several threads may use it at once.
@@ -38,7 +54,16 @@ class SyncClient(SyncConnection):
 
 
 def generated() -> str:
-    """Return the text of the module, formatted as the rest of the source is."""
+    """Return the text of the module with `SyncClient`, formatted as the rest of the source is."""
+    return _module(HEAD, CLASSES, "SyncOperations")
+
+
+def operations() -> str:
+    """Return the text of the module with its base."""
+    return _module(OPERATIONS_HEAD, OPERATIONS, "SyncConnection")
+
+
+def _module(head: str, classes: Sequence[str], base: str) -> str:
     methods: dict[str, list[str]] = {}
     known: dict[str, str] = {}
     for source in SOURCES:
@@ -48,8 +73,8 @@ def generated() -> str:
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 methods[node.name] = [_method(method, lines) for method in node.body if _is_public(method)]
-    body = "\n".join(method for name in CLASSES for method in methods[name])
-    return _formatted(HEAD.format(imports=_imports(known, body)) + body)
+    body = "\n".join(method for name in classes for method in methods[name])
+    return _formatted(head.format(imports=_imports(known, body, base)) + body)
 
 
 def _is_public(node: ast.stmt) -> TypeGuard[ast.AsyncFunctionDef]:
@@ -89,12 +114,13 @@ def _known(tree: ast.Module, module: str) -> dict[str, str]:
     return known
 
 
-def _imports(known: dict[str, str], body: str) -> str:
-    """Return the import lines for the names that the signatures use."""
-    known = {**known, "Iterator": "collections.abc", "SyncConnection": "batos.wire.sync_connection"}
+def _imports(known: dict[str, str], body: str, base: str) -> str:
+    """Return the import lines for the names that the signatures use, and for the base class."""
+    bases = {"SyncConnection": "batos.wire.sync_connection", "SyncOperations": "batos.wire.sync_operations"}
+    known = {**known, "Iterator": "collections.abc", **bases}
     used = {node.id for node in ast.walk(ast.parse(f"class _:\n{body}")) if isinstance(node, ast.Name)} & set(known)
     modules: dict[str, list[str]] = {}
-    for name in {*used, "SyncConnection"}:
+    for name in {*used, base}:
         modules.setdefault(known[name], []).append(name)
     return "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(modules.items()))
 
@@ -108,16 +134,18 @@ def _formatted(text: str) -> str:
 
 
 def main() -> int:
-    """Write or compare the module."""
-    fresh = generated()
-    if TARGET.read_text("utf-8") == fresh:
-        return 0
-    if "--check" in sys.argv:
-        print(f"stale: batos/wire/{TARGET.name}; run `make docs`")
-        return 1
-    TARGET.write_text(fresh, "utf-8")
-    print(f"written: batos/wire/{TARGET.name}")
-    return 0
+    """Write or compare the modules."""
+    stale = False
+    for target, fresh in ((TARGET, generated()), (OPERATIONS_TARGET, operations())):
+        if target.exists() and target.read_text("utf-8") == fresh:
+            continue
+        if "--check" in sys.argv:
+            print(f"stale: batos/wire/{target.name}; run `make docs`")
+            stale = True
+            continue
+        target.write_text(fresh, "utf-8")
+        print(f"written: batos/wire/{target.name}")
+    return int(stale)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,13 @@ from typing import Any, Protocol
 import structlog
 
 from batos.api.dispatcher import handles
+from batos.api.memory import LeaderGate
 from batos.bus import EventBus
 from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.record_watch import RecordWatch
 from batos.mind.router import Router
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
@@ -57,10 +59,14 @@ class FolderRequests:
         settings: Settings,
         watch: FolderWatch,
         listen: Listen,
+        leader: LeaderGate,
     ) -> None:
         """
         :param listen: tells of files that the memory has read.
+        :param leader: refuses what only the kernel that leads can do.
         """
+        self._leader = leader
+        self._changes = RecordWatch(FOLDERS.each, folders.said)
         self._image, self._scheduler, self._router, self._watch, self._listen = image, scheduler, router, watch, listen
         self._missions = FolderMissions(image, scheduler.submit, bus, FolderLimits.of(settings), settings.missions.brief_bytes)
         self._begin: Callable[[], None] = lambda: None
@@ -81,6 +87,12 @@ class FolderRequests:
             yield
             self._begin = lambda: None
 
+    def look(self, root: Root) -> None:
+        """See what other kernels changed, while this one leads."""
+        for name in self._changes.changed(root):
+            self._begin()
+            self._missions.look(name)
+
     @handles(schemas.FoldersRequest)
     async def listed(self, request: schemas.FoldersRequest, client: Recipient) -> Reply:
         """Return the watched folders with missions by name, or one of them whole.
@@ -98,6 +110,7 @@ class FolderRequests:
         :raises Unreadable: if it is not a folder that can be read.
         :raises InvalidInput: if a part of it is not valid.
         """
+        self._leader.require("watch folders, those of its machine,")
         persona, folder = self._router.known(request.persona) if request.persona else "", _normal(request.folder)
         terms = MissionTerms(persona, request.depth or "", request.priority)
         spec = FolderSpec(request.name or "", folder, request.brief, terms, request.stop_after)
@@ -129,6 +142,7 @@ class FolderRequests:
     @handles(schemas.FolderRunRequest)
     async def run(self, request: schemas.FolderRunRequest, client: Recipient) -> Reply:
         """Make missions of the files of a folder that became none; return it with their number."""
+        self._leader.require("make missions of files")
         reopened = await self._image.system(folders.reopen, request.name, mission="operator")
         return {**self._looked_at(self._image.read(folders.load, request.name)), "reopened": reopened}
 

@@ -44,11 +44,26 @@ class MemoryService(Protocol):
         """Have files read, and folders followed."""
 
 
+class LeaderGate(Protocol):
+    """Refusal of requests that only the kernel that leads can serve."""
+
+    def require(self, doing: str, /) -> None:
+        """Go on only if this kernel leads."""
+
+
+class _Alone:
+    def require(self, doing: str, /) -> None:
+        """See `LeaderGate`."""
+
+
 class MemoryRequests:
     """Handlers of the requests about the memory."""
 
-    def __init__(self, memory: MemoryService) -> None:
-        self._memory = memory
+    def __init__(self, memory: MemoryService, leader: LeaderGate | None = None) -> None:
+        """
+        :param leader: refuses what only the kernel that leads can do; None: this one has the image to itself.
+        """
+        self._memory, self._leader = memory, leader or _Alone()
         self._watched: dict[tuple[Recipient, str | int | None], tuple[schemas.IngestRequest, int]] = {}
 
     @handles(schemas.IngestRequest)
@@ -60,6 +75,7 @@ class MemoryRequests:
         if asked == request:
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
+        self._leader.require("read files, those of its machine,")
         ingest = await self._memory.ask(request.paths, request.follow, request.exclude)
         if not request.watch:
             ingest.close()
@@ -84,6 +100,7 @@ class MemoryRequests:
     @handles(schemas.CurateRequest)
     async def curate(self, request: schemas.CurateRequest, client: Recipient) -> Reply:
         """Run one round of the curator."""
+        self._leader.require("curate the memory")
         return {"type": "curate", **await self._memory.curator.round("it was asked for", dry=request.dry)}
 
     @handles(schemas.SearchRequest)

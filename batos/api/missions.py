@@ -24,6 +24,7 @@ from batos.image.mission_record import MissionRecord
 from batos.mind import answer_schema, messages
 from batos.mind.events import Event, Events
 from batos.mind.router import Router
+from batos.missions.held_missions import NEEDS_INPUT, PAUSED, held_state
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Primitive, Root, find
@@ -33,10 +34,18 @@ from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
-_FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images")
+_FACTS_IF_ANY = ("context", "questions", "rating", "undone", "images", "kernel", "continued")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
 """The fields with which `status` describes the model that is provided for a mission."""
 _Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest
+
+
+Elsewhere = Callable[[MissionRecord], Awaitable[Reply]]
+"""Returns what only another kernel knows of a mission that it thinks through; nothing for any other mission."""
+
+
+async def _nowhere(record: MissionRecord) -> Reply:
+    return {}
 
 
 class Ratings(Protocol):
@@ -59,13 +68,15 @@ class MissionRequests:
         *,
         ratings: Ratings,
         watches_per_client: int,
+        elsewhere: Elsewhere = _nowhere,
     ) -> None:
         """
         :param uploads: knows the pictures that briefs name.
         :param watches_per_client: most missions that one client watches at a time.
+        :param elsewhere: asks the other kernels of the image about their missions.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
-        self._uploads, self._ratings = uploads, ratings
+        self._uploads, self._ratings, self._elsewhere = uploads, ratings, elsewhere
         self.watches = Subscriptions(events, watches_per_client, self._status)
 
     def forget(self, client: Recipient) -> None:
@@ -74,7 +85,10 @@ class MissionRequests:
 
     def state_of(self, id: str, recorded: str) -> str:
         """Return the state of a mission: the recorded one if that is final, else the live one."""
-        return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
+        if recorded in ledger.FINAL:
+            return recorded
+        said = held_state(self._record(id)) if self._image.kernel else None  # what its user said at another kernel stands at once
+        return said or self._scheduler.state(id) or recorded
 
     # --- acceptance
 
@@ -159,7 +173,7 @@ class MissionRequests:
         watched = (id, client) in self.watches
         watch = self.watches.open(id, client)
         try:
-            status = self._status(id)
+            status = await self._told(id)
             await self._image.barrier()
         except BaseException:
             if not watched:
@@ -171,7 +185,7 @@ class MissionRequests:
     @handles(schemas.StatusRequest)
     async def status(self, request: schemas.StatusRequest, client: Recipient) -> Reply:
         """Return the state of a mission, and facts about it."""
-        return self._status(request.id)
+        return await self._told(request.id)
 
     @handles(schemas.ResultRequest)
     async def result(self, request: schemas.ResultRequest, client: Recipient) -> Reply:
@@ -189,7 +203,7 @@ class MissionRequests:
                 pass
             finally:
                 stop()
-        return self._status(id)
+        return await self._told(id)
 
     # --- steering
 
@@ -212,19 +226,27 @@ class MissionRequests:
         """Steer a mission and return its status; `already` says that it had ended before, and stays so."""
         already = self._record(id).is_final
         await steer(id)
-        return self._status(id) | ({"already": True} if already else {})
+        return await self._told(id) | ({"already": True} if already else {})
 
     @handles(schemas.AnswerRequest)
     async def answer(self, request: schemas.AnswerRequest, client: Recipient) -> Reply:
         """Answer the question of a mission. Only an operator's answer may give a grant."""
         await self._scheduler.answer(request.id, request.text, request.number, may_grant=client.operates)
-        return self._status(request.id)
+        return await self._told(request.id)
 
     @handles(schemas.RateRequest)
     async def rate(self, request: schemas.RateRequest, client: Recipient) -> Reply:
         """Store a user's rating of a mission."""
         await self._ratings.rate(request.id, request.rating, request.why)
         return self._status(request.id)
+
+    async def _told(self, id: str) -> Reply:
+        """Return the status of a mission, with what only another kernel knows of it."""
+        there = await self._elsewhere(self._record(id))
+        status = self._status(id)
+        if status["state"] in ledger.FINAL:
+            return status
+        return {**status, **there, **({"state": status["state"]} if status["state"] in (PAUSED, NEEDS_INPUT) else {})}
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
@@ -237,7 +259,11 @@ class MissionRequests:
             facts["routing"] = json.loads(route)
         if provided := self._image.read(journal.provided_of, id):
             facts["provided"] = {name: provided[name] for name in PROVIDED if provided.get(name) not in (None, "")}
+        if known.cancelled and not known.is_final:
+            facts["cancelled"] = True
         state = self.state_of(id, known.state)
+        if state in (PAUSED, NEEDS_INPUT):
+            live = {**live, "state": state}
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
     def _record(self, id: str) -> MissionRecord:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from batos.api.dispatcher import handles
+from batos.api.memory import LeaderGate
 from batos.concurrency import Lifetime
 from batos.errors import InvalidInput
 from batos.image import notice_channels, notices
 from batos.image.living_image import LivingImage
 from batos.image.notice_channels import ChannelSpec, KeptChannel
 from batos.image.notices import ChannelState
+from batos.image.record_watch import RecordWatch
+from batos.objects import Root
 from batos.tools.secrets import SecretStore
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
@@ -31,14 +34,19 @@ Reply = dict[str, Any]
 class NoticeRequests:
     """The courier of a daemon, which begins with the first channel; handlers of the requests about notices."""
 
-    def __init__(self, image: LivingImage, secrets: SecretStore, tied: Callable[[], str], parts: Callable[[], CourierParts]) -> None:
+    def __init__(
+        self, image: LivingImage, secrets: SecretStore, tied: Callable[[], str], parts: Callable[[], CourierParts], leader: LeaderGate
+    ) -> None:
         """
         :param tied: returns why nothing may be done outside; "" where it may.
         :param parts: makes what the courier works with, when it begins.
+        :param leader: refuses what only the kernel that leads can do.
         """
+        self._leader = leader
         self._image, self._secrets, self._tied, self._parts = image, secrets, tied, parts
         self._made: Courier | None = None
         self._begin: Callable[[Courier], None] = lambda courier: None
+        self._changes = RecordWatch(notice_channels.each, notice_channels.channel)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -51,6 +59,11 @@ class NoticeRequests:
                 self._courier()
             yield
             self._begin = lambda courier: None
+
+    def look(self, root: Root) -> None:
+        """See what other kernels changed, while this one leads."""
+        if self._changes.changed(root):
+            self._courier().stir()
 
     def _courier(self) -> Courier:
         if self._made is None:
@@ -136,6 +149,7 @@ class NoticeRequests:
 
         :raises InvalidInput: if it cannot be sent now.
         """
+        self._leader.require("test a channel")
         self._image.read(notice_channels.channel, request.name)
         message = await self._courier().test(request.name, request.id)
         return {"type": "notice_log", "messages": [notices.to_wire(message)]}

@@ -15,6 +15,7 @@ from batos.bus import EventBus
 from batos.concurrency import Lifetime
 from batos.image import ledger
 from batos.image.living_image import LivingImage
+from batos.image.record_watch import RecordWatch
 from batos.mind.router import Router
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
@@ -39,6 +40,7 @@ class Schedules:
         self._image, self._scheduler, self._router, self._bus = image, scheduler, router, bus
         self._made: Alarm | None = None
         self._begin: Callable[[Alarm], None] = lambda alarm: None
+        self._changes = RecordWatch(book.each, book.said)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -51,6 +53,11 @@ class Schedules:
                 self._alarm()
             yield
             self._begin = lambda alarm: None
+
+    def look(self, root: Root) -> None:
+        """See what other kernels changed, while this one leads."""
+        for name in self._changes.changed(root):
+            self._alarm().changed(name)
 
     def _alarm(self) -> Alarm:
         if self._made is None:

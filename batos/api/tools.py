@@ -66,7 +66,8 @@ class ToolRequests:
     @handles(schemas.ToolAddRequest)
     async def add(self, request: schemas.ToolAddRequest, client: Recipient) -> Reply:
         """Add a connection."""
-        return self._whole(await self._toolbox.add(ConnectionSpec(request.name, request.kind, request.place, request.options)))
+        spec = ConnectionSpec(request.name, request.kind, request.place, request.options, request.on or "")
+        return self._whole(await self._toolbox.add(spec))
 
     @handles(schemas.ToolDescribeRequest)
     async def describe(self, request: schemas.ToolDescribeRequest, client: Recipient) -> Reply:
@@ -290,7 +291,8 @@ class EffectRequests:
 
 def _facts(held: PinnedConnection) -> Reply:
     spec = held.spec
-    return {"name": spec.name, "kind": spec.kind, "place": spec.place, "suspended": [tool.name for tool in held.suspended]}
+    facts = {"name": spec.name, "kind": spec.kind, "place": spec.place, "suspended": [tool.name for tool in held.suspended]}
+    return {**facts, "on": spec.on} if spec.on else facts
 
 
 def _line(held: PinnedConnection, tool: ToolDefinition, table: list[CurrentGrant]) -> Reply:

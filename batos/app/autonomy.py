@@ -66,12 +66,12 @@ Measure = Callable[[], Awaitable[Record]]
 class Autonomy:
     """Senses, heartbeat, entropy metric, triggers and leash. With `autotelic = "off"` it does nothing."""
 
-    def __init__(self, settings: Settings, image: LivingImage, bus: EventBus, residency: Callable[[], Record], *, life: Lifetime) -> None:
+    def __init__(self, settings: Settings, image: LivingImage, residency: Callable[[], Record]) -> None:
         """
         :param residency: returns the facts about the models in memory; empty without an Ollama.
-        :param life: ends the tasks begun here.
         """
-        self._settings, self._image, self._bus, self._residency = settings, image, bus, residency
+        self._settings, self._image, self._residency = settings, image, residency
+        self._is_on = settings.autonomy.mode != "off"
         may = settings.autonomy
         spending = DaySpending(may.tokens, may.minutes, may.bytes, may.changes, may.pull_bytes, may.training_minutes)
         self.budget = Budget(image, spending)
@@ -81,12 +81,6 @@ class Autonomy:
         self.alarms: TriggerMonitor | None = None
         self._ticked = asyncio.Event()
         self.senses: Senses | None = None
-        if settings.autonomy.mode == "off":
-            return
-        self.senses = Senses(
-            image, bus, length=SensesLimits.of(settings).intervals, keys=SensesLimits.of(settings).keys, levels=self._levels
-        )
-        life.push_async_callback(self.senses.flush)
 
     def _levels(self) -> Levels:
         image, models = self._image.facts(), self._residency()
@@ -98,8 +92,11 @@ class Autonomy:
         return Levels(counters, levels)
 
     async def hold(self, undo: ChangeReversal, life: Lifetime) -> None:
-        """Start the rollback monitor. Call this before missions resume: a change that ends the daemon is rolled back first."""
-        if self.senses is None:
+        """Start the rollback monitor. Call this before missions resume: a change that ends the daemon is rolled back first.
+
+        :param life: ends it in order; if that does not happen, the daemon counts as dead.
+        """
+        if not self._is_on:
             return
         settings = self._settings
         limits = EffectLimits.of(settings)
@@ -107,8 +104,22 @@ class Autonomy:
         await self.leash.begin()
         life.push_async_callback(self.leash.end)
 
-    def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, life: Lifetime) -> None:
-        """Start the heartbeat.
+    async def sense(self, life: Lifetime, bus: EventBus) -> None:
+        """Start the senses.
+
+        :param life: ends them; what they noted is stored then.
+        """
+        if self._is_on:
+            life.callback(self._leave)
+            limits = SensesLimits.of(self._settings)
+            self.senses = Senses(self._image, bus, length=limits.intervals, keys=limits.keys, levels=self._levels)
+            life.push_async_callback(self.senses.flush)
+
+    def _leave(self) -> None:
+        self.leash = self.heartbeat = self.assessor = self.alarms = self.senses = None
+
+    def begin(self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, bus: EventBus, life: Lifetime) -> None:
+        """Start the heartbeat. Call this after `sense`.
 
         :param embedder: the model that embeds briefs and answers.
         :param measure: the facts that an audit's brief names.
@@ -137,7 +148,7 @@ class Autonomy:
         async def sensed() -> Record:
             return {**await measure(), "sensed": await self._sensed()}
 
-        assessor = self.assessor = Assessor(self._image, self._bus, embed, _limits(settings))
+        assessor = self.assessor = Assessor(self._image, bus, embed, _limits(settings))
         life.callback(assessor.flush)
         life.background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
@@ -213,9 +224,8 @@ class Autonomy:
         :raises UnknownMission: if there is none of that id.
         :raises InvalidInput: if it has not ended.
         """
-        bounds = None
+        bounds = _bounds(self._settings) if self._is_on else None
         if self.assessor is not None:
-            bounds = _bounds(self._settings)
             self.assessor.flush()  # the measurements of the mission reach the image before the rating
         await self._image.system(_rate, id, rating, why, bounds, mission=id)
         log.info("rated", mission=id, rating=rating)
@@ -229,7 +239,7 @@ class Autonomy:
 
     def undone(self, root: Root, number: int, redo: bool) -> None:
         """Learn from an undo of the mission of that number, or from its redo, in the transaction that does it."""
-        if self.assessor is None:
+        if not self._is_on:
             return
         if redo:
             entropy_records.unlearn_weights(root, number, _bounds(self._settings))
@@ -347,7 +357,7 @@ class ImprovementLoop:
         if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
-        rehearsals = Rehearsals(image, self._inference, settings, partial(self._stage, services), self.ground, self._tasks)
+        rehearsals = Rehearsals(image, self._inference, settings, partial(self.stage, services), self.ground, self._tasks)
         staging = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
@@ -387,7 +397,7 @@ class ImprovementLoop:
             yield [writer_evaluation.WritingTask(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
 
     @contextlib.asynccontextmanager
-    async def _stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
+    async def stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
         """Make the parts for thinking in a mirror: own methods, router and sandbox.
 
         :param services: the services of live attempts.

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,7 +19,7 @@ import structlog
 from batos import config
 from batos.bridge import selection
 from batos.bridge.admission import Fairness
-from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities
+from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities, Needs
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.failures import RetryPolicy
 from batos.bridge.inference import ChatRequest, EmbeddedTexts, Inference, ReadyInference
@@ -27,16 +28,19 @@ from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
 from batos.bridge.residency import ResidencyLimits
 from batos.bridge.selection import Space
+from batos.bridge.shared_digests import SharedDigests
 from batos.concurrency import Lifetime
 from batos.config import Settings, nearest
 from batos.errors import InferenceFailed, InvalidInput
-from batos.image import model_registry
+from batos.image import kernels, model_registry, shared_models
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
+from batos.image.shared_models import SharedModel
 from batos.mind.brief_analysis import FIT
 from batos.mind.codex import Codex, voices
 from batos.mind.model_needs import Sight
 from batos.mind.router import PersonaForecast, recent_personas
+from batos.missions.fitness import EMBEDS, MissionLoads, NeededModels
 from batos.missions.mission_queue import Grouping
 from batos.objects import Root
 
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
     from batos.bridge.admission import Load
-    from batos.bridge.capabilities import Needs
     from batos.bridge.hosts import ManagedHost
     from batos.bridge.installed_models import Candidate
     from batos.bridge.lora.factory import LoraFactory
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from batos.bridge.ollama_server import OllamaService
     from batos.doors.turns import ChatWords, EmbeddedReply, PlainReply
 
+_AWAY_LOOK_S = 0.1
 log = structlog.get_logger("batos")
 Record = dict[str, Any]
 
@@ -66,12 +70,14 @@ class ModelRuntime:
         codex: Codex,
         *,
         on_choice: Callable[[Record], None] = lambda chosen: None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """
+        :param leads: returns True if this kernel decides for all that serve the image.
         :param on_choice: called with settings that a user chose while the daemon runs.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
-        self._on_choice = on_choice
+        self._on_choice, self._leads = on_choice, leads
         self._one_choice = asyncio.Lock()
         self.chosen = selection.choose_profile(settings, self._voices_of, None)
         """The profile in force, and why it was chosen. Before `connect`, and without an Ollama of its own, the choice that follows from the
@@ -93,6 +99,7 @@ class ModelRuntime:
         self._bases: dict[str, str] = {}  # base model by role, under the profile in force
         self._foresight = PersonaForecast()
         self._of_user = ""  # address of the user's own Ollama
+        self._shared: SharedDigests | None = None  # where several kernels serve the image
 
     # --- assembly
 
@@ -149,9 +156,67 @@ class ModelRuntime:
         async def heal(model: str) -> None:
             await (factory if factory.owns(model) else everywhere).heal(model)
 
-        self.asked_only = hosts
-        self._inference = ReadyInference(hosts, ready=ready, heal=heal)
+        named: Inference = hosts
+        if self._image.read(kernels.me):
+            named = self._shared = SharedDigests(hosts, self.known.content, self._publish)
+        self.asked_only = named
+        self._inference = ReadyInference(named, ready=ready, heal=heal)
         return self._inference
+
+    async def _publish(self, name: str, digest: str, content: str) -> SharedModel:
+        return await self._image.system(shared_models.publish, SharedModel(name, digest, content))
+
+    def republish(self) -> None:
+        """Publish the models anew when they are next used: this kernel has another name now."""
+        if self._shared is not None:
+            self._shared.forget()
+
+    def needed(self, embedder: Callable[[], Awaitable[str]]) -> NeededModels | None:
+        """Return the models without which a kernel takes up no missions; None without an Ollama.
+
+        :param embedder: returns the identity of the embedder of memory.
+        """
+        if self.asked_only is None:
+            return None
+        return NeededModels(self._needed_by, self._digest_now, embedder, self._abilities)
+
+    async def _digest_now(self, model: str) -> str:
+        """Return the digest of a model as the image knows it, without waiting for an Ollama that is away.
+
+        :raises InferenceFailed: if it cannot be used now.
+        """
+        assert self.asked_only is not None
+        asking = asyncio.ensure_future(self.asked_only.digest(model))
+        try:
+            while not asking.done():
+                if away := self.outage():
+                    raise InferenceFailed(away, cause="breaker", model=model)
+                await asyncio.wait({asking}, timeout=_AWAY_LOOK_S)
+            return asking.result()
+        except InferenceFailed as e:
+            why = self.factory.lacks(model) if self.factory is not None and e.cause == "model_missing" else ""
+            if not why:
+                raise
+            raise InferenceFailed(f"{model}: {why}", cause="model_missing", model=model, lacks=why) from e
+        finally:
+            asking.cancel()
+
+    def _needed_by(self) -> dict[str, str]:
+        used: dict[str, list[str]] = {}
+        for persona in self._personas:
+            used.setdefault(self.model_of(persona), []).append(persona)
+        return {**{model: ", ".join(personas) for model, personas in used.items()}, self.profile.embedder: EMBEDS}
+
+    def _abilities(self) -> Needs:
+        """Return what all models with which personas speak are able to do, as they are loaded here."""
+        found = [can for model in self._voices() if (can := self.capabilities(model)) is not None]
+        context = int(self.options.get("num_ctx") or 0)
+        if not found:
+            return Needs(context=context)
+        return Needs(
+            vision=all(can.vision for can in found), tools=all(can.tools for can in found), thinking=all(can.thinks for can in found),
+            context=context,
+        )  # fmt: skip
 
     def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> ManagedHost:
         """
@@ -183,9 +248,12 @@ class ModelRuntime:
         return ManagedHost(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
     async def _found_factory(self, client: AsyncClient, place: ManagedHost, life: Lifetime) -> LoraFactory:
-        from batos.bridge.lora.factory import open_lora_factory
+        from batos.bridge.lora.factory import OtherFactories, open_lora_factory
 
         factory = open_lora_factory(self._image, client, self._settings, self.profile, place)
+        if self._image.read(kernels.me):
+            have = partial(self._image.read, shared_models.others_have)
+            factory.others = OtherFactories(self._leads, lambda model: have(tagged(model)), several=True)
         await factory.begin()
         life.background(factory.run(), "lora factory")
         life.callback(factory.stop)  # before its task is cancelled, so that its thread ends soon
@@ -216,6 +284,23 @@ class ModelRuntime:
             memories=lambda: max(1, sum(not place.breaker.open for place in self.places)),
         )
 
+    def loads(self, guess: Callable[[MissionRecord], str]) -> MissionLoads | None:
+        """Return what is loaded here and what missions will need; None without an Ollama.
+
+        :param guess: see `grouping`.
+        """
+        if not self.places:
+            return None
+        residencies = [place.residency for place in self.places]
+
+        def weights(record: MissionRecord) -> str:
+            if record.message or not (persona := guess(record)):
+                return ""
+            model = self.model_of(persona)
+            return next((load.weights for one in residencies if (load := one.load_of(model)) is not None), "")
+
+        return MissionLoads(lambda: frozenset().union(*(one.resident_weights for one in residencies)), weights)
+
     def preload(self, waiting: Callable[[int], list[str]]) -> None:
         """Load models in pauses from now on: first those that missions wait for, then those that are likely to be needed.
 
@@ -241,6 +326,11 @@ class ModelRuntime:
     def profile(self) -> Profile:
         """Return the profile in force."""
         return self.chosen.profile
+
+    @property
+    def profile_name(self) -> str:
+        """Return the name by which `use` would have the profile in force back."""
+        return _profile_summary(self.profile)
 
     def capabilities(self, model: str) -> Capabilities | None:
         """Return the known capabilities of a model; None as long as they are not known. A role of the profile counts as its model."""
@@ -384,6 +474,11 @@ class ModelRuntime:
         """See `Models.use`."""
         from batos.bridge.lora.expert_model import bases_of  # imported late, like everything that examines models
 
+        if others := self._image.read(_other_kernels):
+            raise InvalidInput(
+                f"{', '.join(others)} {'serve' if len(others) > 1 else 'serves'} this image, too: all think with the same models; "
+                f"set inference.model of each of them to {name!r}, stop them all, and start them again"
+            )
         async with self._one_choice:
             before, chosen = self.chosen, self._chosen(name)
             settings = self._settings.model_copy(update=chosen)
@@ -497,6 +592,11 @@ class ModelRuntime:
                     await self.settled()
             await self.factory.scan_settled()
         return self.factory.report()
+
+
+def _other_kernels(root: Root) -> list[str]:
+    me = kernels.me(root)
+    return [one.name for one in kernels.listed(root) if me and one.name != me and not one.gone]
 
 
 def _profile_summary(profile: Profile) -> str:

@@ -19,6 +19,7 @@ import structlog
 import batos
 from batos import logs, preflight
 from batos.app import stages
+from batos.app.draining import Drain
 from batos.app.tools import open_tools
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
@@ -45,16 +46,16 @@ class Kernel:
         :param life: ends the stages.
         """
         self._life, self._facts, self._stop, self._settings = life, facts, stop, facts.settings
-        self.transport, self.doors = transport, facts.doors
+        self.transport, self.doors, self.stepping = transport, facts.doors, transport.stepping
         self.console = self.doors.console if self.doors is not None else None
         storage, models, upkeep, memory, missions = facts.storage, facts.models, facts.upkeep, facts.memory, facts.missions
         self.image, self.codex, self.walk = storage.image, storage.codex, storage.walk
-        self.bus, self.events = storage.bus, storage.events
+        self.bus, self.events, self.membership, self.lead = storage.bus, storage.events, storage.membership, storage.lead
         self.substrate, self.metrics, self.loop = models.substrate, models.metrics, models.loop
         self.costs, self.upkeep, self.backups = upkeep.costs, upkeep.upkeep, upkeep.backups
         self.likeness, self.router, self.memory = memory.likeness, memory.router, memory.memory
         self.undoing, self.providing, self.methods = missions.undoing, missions.providing, missions.methods
-        self.improving, self.scheduler = missions.improving, missions.scheduler
+        self.improving, self.scheduler, self.fitness = missions.improving, missions.scheduler, missions.fitness
         self.attempt_services, self.replays = missions.attempt_services, missions.replays
 
     @classmethod
@@ -83,10 +84,11 @@ class Kernel:
             models = await enter(stages.connect_models(live, storage, inference))
             upkeep = await enter(stages.keep_image(settings, storage))
             memory = await enter(stages.open_memory(settings, storage, models))
-            tools = await enter(open_tools(settings, storage.image))
+            tools = await enter(open_tools(settings, storage.image, storage.membership))
             missions = await enter(stages.build_missions(live, storage, models, memory, tools, stop))
             on_recovered()
-            facts = stages.StartedStages(live, doors, storage, models, upkeep, memory, tools, missions, begun)
+            drain = Drain(storage.membership, missions.scheduler, stop.make, settings.daemon.shutdown_s)
+            facts = stages.StartedStages(live, doors, storage, models, upkeep, memory, tools, missions, drain, begun)
             transport = await enter(stages.open_transport(facts, listen=listen))
             await enter(stages.start_work(facts, transport))
             return cls(life.pop_all(), facts, transport, stop)
@@ -151,6 +153,15 @@ class Kernel:
     def request_stop(self, failure: BaseException | None = None) -> None:
         """Make `ended` return; with a failure, make it raise that failure."""
         self._stop.make(failure)
+
+    def drain(self, grace_s: float | None = None) -> int:
+        """Take up no missions any more, leave the lead and all that waits to other kernels, let the missions under way end; then make
+        `ended` return.
+
+        :param grace_s: seconds for the missions under way; None: the setting `daemon.shutdown_s`.
+        :returns: the number of missions under way.
+        """
+        return self._facts.drain.begin(grace_s)
 
     async def ended(self) -> None:
         """Wait until a caller or a failure requests the end.

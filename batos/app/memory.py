@@ -4,7 +4,8 @@ files ─ ingest (queue, readers, sections) ─┐                       ┌─ 
 watcher (folders) ─────────────────────────┴─ library ─ vectors ───┘
                                      (system transactions)  (the embedding worker)
 
-The event loop puts what a transaction committed into the search index, in order; a search never waits for a transaction.
+The event loop puts what a transaction committed into the search index, in order; a search never waits for a transaction. Where several
+kernels share the image, each follows what all of them commit (`look`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from batos.bus import EventBus, MemoryQueried
 from batos.concurrency import Lifetime, answering, in_helper
 from batos.config import Settings
 from batos.errors import Unreadable
+from batos.image import kernels, zodb_patches
 from batos.image.living_image import LivingImage
 from batos.mind.evidence import EvidenceLimits
 from batos.objects import Root
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from batos.memory.embedders.selection import Readers
     from batos.memory.embedding_worker import EmbeddingWorker
     from batos.memory.folder_watcher import FolderWatcher
+    from batos.memory.follower import FollowerNews
     from batos.memory.ingest import Ingest
+    from batos.memory.live_collection import LiveCollection, SharedCollection
     from batos.memory.records import Numbers
     from batos.memory.retrieval import Retrieval
     from batos.memory.search_index import Collection
@@ -48,7 +52,6 @@ Reply = dict[str, Any]
 class MemoryRuntime:
     """The memory of a running daemon. Made by `open`; all methods are called on the loop's thread."""
 
-    collection: Collection
     numbers: Numbers
     shelver: Shelver
     readers: Readers
@@ -64,8 +67,9 @@ class MemoryRuntime:
         """
         self._image, self._settings, self._bus = image, settings, bus or EventBus()
         self._look_back: Callable[[], object] = lambda: None
-        # changes that came while the collection was read again; None when it is not being read
-        self._since: list[Callable[[Collection], object]] | None = None
+        self._index: LiveCollection
+        self._shared: SharedCollection | None = None
+        self._seen = self._lived = b""
 
     async def open(
         self,
@@ -74,29 +78,37 @@ class MemoryRuntime:
         *,
         life: Lifetime,
         asked_only: Inference | None = None,
+        at_once: bool = True,
     ) -> None:
-        """Load the collection that searches use, and resume unfinished work.
+        """Load the collection that searches use.
 
         :param model: the profile's embedder.
         :param asked_only: an inference that fetches no missing model; default: the same inference.
         :param life: ends the tasks begun here.
+        :param at_once: resume unfinished work, too; else `work` does.
         """
         # numpy and zope.index take long to import: keep that off the loop
         await in_helper(importlib.import_module, "batos.memory.embedding_worker")
         from batos.memory.chunking import ChunkLimits
         from batos.memory.curator import Curator
         from batos.memory.embedders.selection import EmbedderLimits, Readers
-        from batos.memory.embedding_worker import EmbeddingLimits, EmbeddingWorker, load_collection
+        from batos.memory.embedding_worker import EmbeddingLimits, EmbeddingWorker
         from batos.memory.folder_watcher import FolderWatcher
         from batos.memory.ingest import Ingest
+        from batos.memory.live_collection import OwnCollection, SharedCollection
         from batos.memory.records import Numbers
         from batos.memory.retrieval import Retrieval, RetrievalTerms
         from batos.memory.section_builder import KnownNames, Shelver, known_names
-        from batos.memory.store import epoch_of
+        from batos.memory.store import epoch_of, take_epoch
 
         settings, image = self._settings, self._image
-        self.numbers, self._load = Numbers(image.read(epoch_of)), load_collection
-        self.collection = await in_helper(image.read, load_collection)
+        if image.read(kernels.me):
+            self.numbers = Numbers(await image.system(take_epoch, mission="memory"))
+            self._shared = await SharedCollection.open(image, self._followed, EmbeddingLimits.of(settings).dropped_rows)
+            self._index = self._shared
+            life.background(self._shared.run(), "collection")
+        else:
+            self.numbers, self._index = Numbers(image.read(epoch_of)), await OwnCollection.open(image)
         limits = ChunkLimits.of(settings)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: KnownNames(image.read(known_names), self._holds)))
         self.readers = readers = Readers(settings, inference, asked_only or inference, model)
@@ -112,16 +124,31 @@ class MemoryRuntime:
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = FolderWatcher(image, self.ingest, settings)
+        if at_once:
+            await self.work(life)
+
+    async def work(self, life: Lifetime, bus: EventBus | None = None) -> None:
+        """Read queued files, look through watched folders and make vectors from now on.
+
+        :param life: ends the work; it may be begun again then.
+        """
         life.background(self.ingest.run(), "ingest")
         life.background(self.watcher.run(), "watched folders")
         life.callback(self.ingest.stop)
         life.background(self.vectors.run(), "vectors")
         life.push_async_callback(self.curator.stop)
 
-    def remember(self, life: Lifetime) -> None:
+    async def embedder_name(self) -> str:
+        """Return what embeds here: another kernel that embeds alike says the same. Of an Ollama, its model is looked at apart from that."""
+        if self._settings.memory.embedder == "ollama":
+            return "ollama"
+        return str(await self.readers.present.identity())
+
+    def remember(self, life: Lifetime, bus: EventBus | None = None) -> None:
         """Store ended missions in the memory from now on, including those that ended before.
 
         :param life: ends the storing.
+        :param bus: tells of missions that end; None: that of the memory.
         """
         from batos.memory.chunking import ChunkLimits
         from batos.missions.memory_writer import MemoryWriter, RememberLimits  # imported late, like everything that needs numpy
@@ -136,7 +163,7 @@ class MemoryRuntime:
                 pause_s=RememberLimits.of(settings).pause_s,
             )
             self._look_back = work.wake
-            life.background(work.run(self._bus), "remembering")
+            life.background(work.run(bus or self._bus), "remembering")
 
     def curate(
         self,
@@ -167,17 +194,25 @@ class MemoryRuntime:
 
     # --- changes that the collection receives
 
+    @property
+    def collection(self) -> Collection:
+        """Return the collection that searches use now."""
+        return self._index.collection
+
+    @collection.setter
+    def collection(self, other: Collection) -> None:
+        from batos.memory.live_collection import OwnCollection
+
+        self._index = OwnCollection(self._image, other)
+
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
         """Add the new chunks of a durable transaction, and drop its removed chunks."""
-        if segment is not None:
-            self._apply(lambda collection: collection.append(segment))
-        if gone := list(dropped):
-            self._apply(lambda collection: collection.drop(gone))
+        self._index.stored(segment, list(dropped))
         self.vectors.wake()
 
     def relinked(self, segment: Segment) -> None:
         """Take in other entries of chunks that did not change, of a durable transaction."""
-        self._apply(lambda collection: collection.replace(segment))
+        self._index.relinked(segment)
 
     def moved(self, moved: Iterable[UndoneMemory]) -> None:
         """Take in the documents that a durable undo took out or brought back."""
@@ -188,7 +223,7 @@ class MemoryRuntime:
 
     def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
         """Take in vectors of chunks by that embedder, of a durable transaction; searches have those of one embedder only."""
-        self._apply(lambda collection: collection.vectors(_array(ids), rows) if collection.maker.identity == identity else None)
+        self._index.embedded(identity, ids, rows)
 
     def brought_back(self, change: MemoryChange) -> None:
         """Take in the content of an archive that a durable transaction brought back."""
@@ -196,21 +231,35 @@ class MemoryRuntime:
         if change.vectors is not None:
             self.embedded(change.embedder, list(change.ids), change.vectors)
 
-    def _apply(self, change: Callable[[Collection], object]) -> None:
-        change(self.collection)
-        if self._since is not None:
-            self._since.append(change)
-
     async def reload(self) -> None:
         """Read the collection again from the image, after a change of embedder or to free the rows of removed chunks."""
-        self._since = []
-        try:
-            fresh = await in_helper(self._image.read, self._load)
-            for change in self._since:  # repeating a change that the snapshot already has does nothing
-                change(fresh)
-            self.collection = fresh
-        finally:
-            self._since = None
+        await self._index.reload()
+
+    def look(self, root: Root) -> None:
+        """Take in what other kernels committed, and wake what works on it here. Nothing happens where this daemon has the image to itself.
+
+        :param root: a fresh view of the image.
+        """
+        if self._shared is None:
+            return
+        self.curator.flush_due()
+        self._shared.look(root)
+        seen = zodb_patches.first_unseen(root._p_jar)
+        if seen == self._seen:
+            return
+        self.ingest.look(root)
+        if (lived := root["lobby"].memory._slots.get("lived")) is not None:
+            lived._p_activate()
+            if lived._p_serial != self._lived:  # another kernel redid a mission, which is to be remembered again
+                self._lived = lived._p_serial
+                self._look_back()
+        self._seen = seen
+
+    def _followed(self, root: Root, news: FollowerNews) -> None:
+        from batos.memory.section_builder import names_of
+
+        self.shelver.names.add(names_of(root, news.documents))
+        self.vectors.wake()
 
     def _holds(self, document: int) -> bool:
         return bool(self._image.read(_has_document, document))
@@ -365,9 +414,3 @@ def _archived(root: Root, most: int) -> Reply:
     from batos.memory.curation import list_archives
 
     return list_archives(root, most)
-
-
-def _array(ids: list[int]) -> Any:
-    import numpy as np
-
-    return np.array(ids, np.int64)

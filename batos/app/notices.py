@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from batos.api.memory import LeaderGate
 from batos.api.notices import NoticeRequests
 from batos.autotelic import changes
 from batos.bus import EventBus
@@ -23,10 +24,13 @@ LOOKED_AT = 40
 """Newest changes that are looked at for what was not told yet."""
 
 
-def notice_requests(settings: Settings, image: LivingImage, bus: EventBus, toolbox: Toolbox, pages: Callable[[], str]) -> NoticeRequests:
+def notice_requests(
+    settings: Settings, image: LivingImage, bus: EventBus, toolbox: Toolbox, pages: Callable[[], str], leader: LeaderGate
+) -> NoticeRequests:
     """Return the handlers of the requests about notices; the courier is loaded with the first channel.
 
     :param pages: returns the address of the pages that a notice links to; "" if none are served.
+    :param leader: refuses what only the kernel that leads can do.
     """
 
     def parts() -> CourierParts:
@@ -43,7 +47,7 @@ def notice_requests(settings: Settings, image: LivingImage, bus: EventBus, toolb
             limits=NoticeLimits.of(settings),
         )
 
-    return NoticeRequests(image, SecretStore(settings.data / SECRETS_FILE), toolbox.tied, parts)
+    return NoticeRequests(image, SecretStore(settings.data / SECRETS_FILE), toolbox.tied, parts, leader)
 
 
 def changes_made(root: Root) -> list[ChangeFact]:

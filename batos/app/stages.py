@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import os
+import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -24,18 +26,23 @@ from batos.api.administration import FactRequests, ModelRequests, PersonaRequest
 from batos.api.dispatcher import Dispatcher
 from batos.api.folders import FolderRequests
 from batos.api.hooks import HookRequests
+from batos.api.kernels import KernelRequests
 from batos.api.memory import MemoryRequests
 from batos.api.missions import MessageRequests, MissionRequests, ReplayRequests
 from batos.api.notices import NoticeRequests
 from batos.api.queries import Queries, QueryRequests
 from batos.api.schedules import Schedules
+from batos.api.stepping import StepRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.draining import Drain
 from batos.app.inference import DirectModel, ModelRuntime
+from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
 from batos.app.model_provision import ModelProvisioning
 from batos.app.notices import notice_requests
+from batos.app.other_kernels import OtherKernels
 from batos.app.tools import ToolStage
 from batos.app.undo import UndoRunner
 from batos.autotelic import change_types, entropy_records, schema
@@ -43,14 +50,18 @@ from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
+from batos.cluster.leader import Leader
+from batos.cluster.membership import Alone, Membership
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
 from batos.forge import machine, versions
 from batos.image import daemon_files, model_registry, notice_channels, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
+from batos.image.kernels import KernelTerms
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
+from batos.image.storage import FORMAT
 from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects as memory_objects
@@ -62,17 +73,22 @@ from batos.mind.events import Events
 from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.mind.text_likeness import TextLikeness
+from batos.missions.fitness import Fitness
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.schedules import book
+from batos.stepping.continuation import StepContinuation
+from batos.stepping.session import StepParts
+from batos.stepping.step_sessions import StepSessions
 from batos.triggers import folders, hooks
 from batos.wire import endpoints
 from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
+    from batos.app.shared_turns import SharedTurns
     from batos.metrics import Metrics
 
 log = structlog.get_logger("batos")
@@ -168,6 +184,9 @@ class StorageStage:
     walk: Walk
     bus: EventBus
     events: Events
+    membership: Membership
+    lead: LeadWork
+    """Takes the work that of several kernels on the image one alone does."""
 
 
 @contextlib.asynccontextmanager
@@ -177,6 +196,7 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
         await asyncio.to_thread(daemon_files.close_files, settings)
         codex = with_roles(load_codex(settings.missions.codex or None), named_models(settings).personas)
         incarnate = incarnation.Incarnation(codex)
+        membership = membership_of(settings, codex)
         image = await LivingImage.open(
             settings.image_uri,
             steps=(incarnate, *_INSTALL),
@@ -184,14 +204,27 @@ async def open_storage(settings: Settings, stop: StopRequest) -> AsyncIterator[S
             units=settings.missions.concurrent,
             batch=ImageLimits.of(settings).batch,
             on_failed=stop.make,
+            join=None if isinstance(membership, Alone) else membership.join,
+            lease_s=membership.lease_s,
         )
         life.push_async_callback(image.close)
+        await life.enter_async_context(membership.running())
         for name, changes in incarnate.changes.items():
             log.info("incarnated", persona=name, changes=changes or "new")
         for name, slots in image.read(lambda root: incarnation.kept(root["lobby"], codex)).items():
             log.warning("codex_not_followed", persona=name, slots=slots, hint="batos personas")
         bus = EventBus()
-        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus))
+        yield StorageStage(image, codex, Walk(image.db), bus, Events(bus), membership, LeadWork(image, bus))
+
+
+def membership_of(settings: Settings, codex: Codex) -> Membership:
+    """Return the membership of this daemon, which has not joined yet."""
+    if settings.image.kernels == "one":
+        return Alone()
+    digest = hashlib.sha256(codex.model_dump_json().encode()).hexdigest()[:16]
+    terms = KernelTerms(digest, batos.__version__, FORMAT)
+    host = settings.image.kernel_name or socket.gethostname()
+    return Membership(host, terms, lease_s=settings.image.lease_s, look_s=settings.image.look_s)
 
 
 # --- inference
@@ -217,9 +250,12 @@ async def connect_models(settings: DaemonSettings, storage: StorageStage, given:
     from batos.metrics import Metrics  # imported late: an import of the kernel alone needs no Prometheus library
 
     async with Lifetime() as life:
-        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose)
-        loop = Autonomy(settings.now, storage.image, storage.bus, substrate.residency, life=life)
+        member = storage.membership
+        substrate = ModelRuntime(settings.now, storage.image, storage.codex, on_choice=settings.choose, leads=lambda: member.leads)
+        loop = Autonomy(settings.now, storage.image, substrate.residency)
+        await storage.lead.add(life, loop.sense)
         inference = given or await substrate.connect(life)
+        await storage.membership.describe(profile=substrate.profile_name)
         metrics = Metrics(storage.bus)
         yield InferenceStage(substrate, metrics.counted(inference), metrics, loop)
 
@@ -253,12 +289,16 @@ async def keep_image(settings: Settings, storage: StorageStage) -> AsyncIterator
             free=memory_primitives.remembered_until if settings.memory.remember == "on" else retention.everything,
         )
         life.push_async_callback(keeping.stop)
-        life.background(keeping.run(), "upkeep")
         plan, reserve = plan_of(settings, image.uri), ProvisionLimits.of(settings).reserve_bytes
         backups = Backups(
             keeping, settings.backups, plan, size=image.db.getSize, reserve=reserve, first_s=BackupLimits.of(settings).first_s
         )
-        life.background(backups.run(), "backups")
+
+        async def keep(led: Lifetime, bus: EventBus) -> None:
+            led.background(keeping.run(), "upkeep")
+            led.background(backups.run(), "backups")
+
+        await storage.lead.add(life, keep)
         yield UpkeepStage(costs, keeping, backups)
 
 
@@ -314,7 +354,11 @@ async def open_memory(settings: Settings, storage: StorageStage, models: Inferen
         router = Router(storage.codex, now, likeness, chars=RoutingLimits.of(settings).chars)
         life.background(likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
         recollection = MemoryRuntime(image, settings, storage.bus)
-        await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only)
+        await recollection.open(models.inference, embedder, life=life, asked_only=models.substrate.asked_only, at_once=False)
+        storage.membership.on_look(recollection.look)
+        if not storage.lead.is_alone:
+            life.push_async_callback(recollection.curator.stop)  # each kernel counts what is read there
+        await storage.lead.add(life, recollection.work)
         yield MemoryStage(likeness, router, recollection)
 
 
@@ -331,6 +375,7 @@ class MissionStage:
     methods: MethodRuntime
     improving: ImprovementLoop
     scheduler: Scheduler
+    fitness: Fitness
     attempt_services: AttemptServices
     replays: Replays
     resumed: int
@@ -392,11 +437,19 @@ async def build_missions(
             propose=improving.propose,
             ruled=improving.ruled,
         )
-        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess))
+        fitness = Fitness(image, substrate.needed(mind.memory.embedder_name), storage.membership.describe)
+        fitness.hindrance = tools.hindrance
+        await storage.membership.describe(unfit=fitness.reasons)
+        fitness.loads = substrate.loads(mind.router.guess)
+        storage.membership.on_renamed(substrate.republish)
+        scheduler = Scheduler(image, storage.events, fixed, services, stop.make, substrate.grouping(mind.router.guess), storage.membership)
+        scheduler.sweep.may_claim, scheduler.sweep.nearness, scheduler.sweep.hindrance = fitness.may_claim, fitness.nearness, fitness.waits
+        scheduler.sweep.recheck = fitness.look
+        scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
-        await models.loop.hold(undoing.undo_change, life)
-        yield MissionStage(undoing, providing, methods, improving, scheduler, services, replays, await scheduler.recover())
+        await storage.lead.add(life, lambda led, bus: models.loop.hold(undoing.undo_change, led))
+        yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, await scheduler.recover())
 
 
 # --- transport
@@ -414,9 +467,12 @@ class StartedStages:
     memory: MemoryStage
     tools: ToolStage
     missions: MissionStage
+    drain: Drain
     begun: float
     """The time of the start, on the monotonic clock."""
     endpoints: list[str] = field(default_factory=list)
+    others: OtherKernels | None = None
+    """The other kernels of the image, once they are heard."""
     reloaded: Record = field(default_factory=dict)
     """The outcome of the last reload; empty before the first."""
 
@@ -446,7 +502,9 @@ class StartedStages:
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
+            **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
+            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
@@ -469,7 +527,9 @@ class TransportStage:
     schedules: Schedules
     folders: FolderRequests
     notices: NoticeRequests
+    kernels: KernelRequests
     listener: Listener | None
+    stepping: StepSessions
 
 
 @contextlib.asynccontextmanager
@@ -479,13 +539,29 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
     async with Lifetime() as life:
-        uploads = Uploads(image, settings)
+        uploads, leader = Uploads(image, settings), Leader(storage.membership)
+        others = OtherKernels(storage.membership, storage.events, scheduler, settings, facts.drain)
+        facts.others = others
         accepting = MissionRequests(
-            image, scheduler, storage.events, mind.router, uploads, ratings=models.loop, watches_per_client=WireLimits.of(settings).watches
+            image,
+            scheduler,
+            storage.events,
+            mind.router,
+            uploads,
+            ratings=models.loop,
+            watches_per_client=WireLimits.of(settings).watches,
+            elsewhere=others.live,
         )
         schedules = Schedules(image, scheduler, mind.router, storage.bus)
-        watched = FolderRequests(image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen)
-        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages)
+        watched = FolderRequests(
+            image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
+        )
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
+        parts = StepParts(settings, models.inference, functools.partial(work.improving.stage, work.attempt_services), work.improving.ground)
+        stepping = StepSessions(image, parts)
+        life.push_async_callback(stepping.stop)
+        life.background(stepping.run(), "stepping")
+        storage.membership.on_look(facts.tools.toolbox.look)
         personas = PersonaRequests(image, storage.codex, mind.router, mind.likeness, substrate)
         dispatcher = Dispatcher(
             image,
@@ -495,7 +571,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 ReplayRequests(work.replays),
                 QueryRequests(Queries(image.db, image.snapshot, accepting.state_of, models.loop.assessed)),
                 uploads,
-                MemoryRequests(mind.memory),
+                MemoryRequests(mind.memory, leader),
                 personas,
                 ModelRequests(substrate.models),
                 FactRequests(facts.info, models.metrics.told),
@@ -506,8 +582,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 EffectRequests(image, scheduler),
                 schedules,
                 watched,
+                others.requests,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
+                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
             ],
         )
         listener = None
@@ -518,11 +596,21 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             facts.endpoints = list(listener.bound)
             if facts.doors is not None:  # its failure is logged and ends nothing else
                 plain = DirectModel(models.inference, lambda: substrate.profile)
-                life.background(facts.doors.run(dispatcher, plain, storage.events.listen), "doors")
+                turns = _shared_turns(image, settings) if image.kernel else None
+                life.background(facts.doors.run(dispatcher, plain, storage.events.listen, storage.events.follow, turns), "doors")
                 life.push_async_callback(facts.doors.stop)
+        address = facts.doors.address if facts.doors is not None else ""
+        await life.enter_async_context(others.heard(listener, address))
         if settings.wire.metrics:
             life.push_async_callback(asyncio.to_thread, models.metrics.serve(settings.wire.metrics))
-        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, listener)
+        yield TransportStage(dispatcher, accepting, personas, schedules, watched, notices, others.requests, listener, stepping)
+
+
+def _shared_turns(image: LivingImage, settings: Settings) -> SharedTurns:
+    from batos.app.shared_turns import SharedTurns  # imported late: one daemon alone has its own log, and loads it when it is called
+    from batos.doors.access import DoorLimits
+
+    return SharedTurns(image, DoorLimits.of(settings).turns)
 
 
 # --- autonomy
@@ -539,21 +627,40 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         await substrate.experts_known()
         return bool(image.read(machine.is_warm_up_wanted, facts.settings.now.methods.writer))
 
-    async with Lifetime() as life:
-        mind.memory.remember(life)
+    async def look_after_memory(led: Lifetime, bus: EventBus) -> None:
+        mind.memory.remember(led, bus)
         curators = Share(scheduler.quiet, AttemptLimits.of(settings).background_wait_s)
-        mind.memory.curate(life, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
+        mind.memory.curate(led, curators.turn, memory_primitives.gist_source(scheduler, storage.events))
+
+    async def improve(led: Lifetime, bus: EventBus) -> None:
+        measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)
+        models.loop.begin(scheduler, models.inference, substrate.profile.embedder, measure, bus, led)
+        work.improving.begin(scheduler, work.attempt_services, bus, models.loop.budget, led)
+
+    async def keep_appointments(led: Lifetime, bus: EventBus) -> None:
+        for requests in (transport.notices, transport.schedules, transport.folders):
+            await led.enter_async_context(requests.running())
+
+    def look_at_appointments(root: Root) -> None:
+        for requests in (transport.notices, transport.schedules, transport.folders):
+            requests.look(root)
+
+    async with Lifetime() as life:
+        await storage.lead.add(life, look_after_memory)
         # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
+        if work.fitness.name:
+            life.background(work.fitness.watch(), "fitness")
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
-        measure = measured(settings, image, scheduler, facts.upkeep.costs, storage.walk, facts.uptime_s)
-        models.loop.begin(scheduler, models.inference, substrate.profile.embedder, measure, life)
-        work.improving.begin(scheduler, work.attempt_services, storage.bus, models.loop.budget, life)
+        await storage.lead.add(life, improve)
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
-        await life.enter_async_context(transport.notices.running())
-        await life.enter_async_context(transport.schedules.running())
-        await life.enter_async_context(transport.folders.running())
+        await storage.lead.add(life, keep_appointments, look_at_appointments)
+        if not storage.lead.is_alone:
+            storage.membership.on_lead(storage.lead.led)
+            storage.membership.on_look(storage.lead.look)
+            life.push_async_callback(facts.drain.leave)
+        life.push_async_callback(facts.drain.stop)
         yield

@@ -12,11 +12,13 @@ from typing import Any
 import structlog
 
 from batos import private_files
+from batos.cluster.membership import Membership
 from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.errors import InvalidInput
-from batos.image import effects, identity
+from batos.image import effects, identity, kernels
 from batos.image.living_image import LivingImage
+from batos.tools import machines
 from batos.tools.definitions import ConnectorServices, ToolLimits
 from batos.tools.secrets import SECRETS_FILE, SecretStore
 from batos.tools.toolbox import Toolbox
@@ -34,6 +36,7 @@ class ToolStage:
     toolbox: Toolbox
     file: Path | None
     """the file beside the image, as `identity.epoch_path` names it"""
+    membership: Membership
 
     async def resume(self) -> None:
         """Let the image act again; what had not ended is in doubt from then on. Nothing happens where it may act already.
@@ -47,6 +50,25 @@ class ToolStage:
         except OSError as e:
             why = e.strerror or e
             raise InvalidInput(f"{self.file} cannot be written ({why}); make room or repair its folder, then try again") from None
+        await self.membership.describe(acts=True)
+
+    async def joined(self) -> None:
+        """Let the image act here as soon as another kernel that serves it does: then it is no copy. Return when it may."""
+        while self.toolbox.tied():
+            if any(one.acts for one in self.membership.alive()):
+                try:
+                    self.toolbox.state = await identity.join(self.image, self.file)
+                except OSError as e:
+                    log.warning("tools_not_joined", file=str(self.file), error=e.strerror or str(e))
+                else:
+                    await self.membership.describe(acts=True)
+            await asyncio.sleep(self.membership.look_s)
+
+    def hindrance(self) -> str:
+        """Return why missions had better not be taken up here at this moment, in words; "" if they may."""
+        if self.toolbox.tied() and any(one.acts for one in self.membership.others()):
+            return "it waits for a sign of life of another kernel before it acts outside"
+        return ""
 
     def facts(self) -> dict[str, Any]:
         """Return what `info` tells of tools."""
@@ -62,8 +84,9 @@ class ToolStage:
 
 
 @contextlib.asynccontextmanager
-async def open_tools(settings: Settings, image: LivingImage) -> AsyncIterator[ToolStage]:
+async def open_tools(settings: Settings, image: LivingImage, membership: Membership) -> AsyncIterator[ToolStage]:
     """Begin the image's epoch, and make the toolbox. A connector opens when a mission first uses it."""
+    machine = kernels.host_of(image.read(kernels.me))
     async with Lifetime() as life:
         file = identity.epoch_path(settings.image_uri, settings.data)
         state = await identity.begin(image, file)
@@ -74,10 +97,16 @@ async def open_tools(settings: Settings, image: LivingImage) -> AsyncIterator[To
             limits=dataclasses.replace(ToolLimits.of(settings), call_s=settings.tools.call_s),
             changed=doubted.put_nowait,
         )
-        toolbox = Toolbox(image, services, state)
+        toolbox = Toolbox(image, services, state, machine=machine)
         life.push_async_callback(toolbox.close)
         life.background(_looked_at(toolbox, doubted), "changed tools")
-        yield ToolStage(image, toolbox, file)
+        stage = ToolStage(image, toolbox, file, membership)
+        if machine:
+            for name in await image.system(machines.adopt, machine):
+                log.info("connection_adopted", name=name, machine=machine)
+            await membership.describe(network=machines.network(), acts=not state.suspended)
+            life.background(stage.joined(), "right to act")
+        yield stage
 
 
 async def _looked_at(toolbox: Toolbox, doubted: asyncio.Queue[str]) -> None:

@@ -31,7 +31,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
 from batos.forge import lessons
 from batos.forge.method_prompts import SynthesisLimits
-from batos.image import effects, history, ledger, transaction_undo
+from batos.image import continuations, effects, history, ledger, transaction_undo
 from batos.image.living_image import LivingImage
 from batos.image.unit_of_work import Unit
 from batos.missions import execution
@@ -202,6 +202,8 @@ class UndoRunner:
         if stand:
             told["effects"] = stand
         for id in lot:
+            if continuations.is_mending(ledger.mission_of(unit.root, id)):
+                continuations.turn_back(unit.root, id, redo=asked.redo)
             self._mark(unit.root, id, asked, lot)
             execution.settle_unvouched_again(ledger.mission_of(unit.root, id), redo=asked.redo)
         return _Done(lot, moved, told)
@@ -234,7 +236,9 @@ class UndoRunner:
         def change_of(id: str) -> transaction_undo.TransactionChange:
             if ledger.failed_lesson(ledger.mission_of(root, id)):
                 return transaction_undo.no_change(id)
-            return transaction_undo.change_of(self._image.db, root, id, managed_slots)
+            change = transaction_undo.change_of(self._image.db, root, id, managed_slots)
+            # what else that transaction wrote is of the ledger: the records of missions
+            return change._replace(others=()) if continuations.is_mending(ledger.mission_of(root, id)) else change
 
         changes = {asked.id: change_of(asked.id)}
         while True:

@@ -29,6 +29,7 @@ import structlog
 
 from batos.bridge import modelfile
 from batos.bridge.inference import ChatReply, ChatRequest
+from batos.bridge.profiles import EXPERT_MARK
 from batos.errors import InferenceFailed, InvalidInput, ModelfileError
 
 KNOWN_LIMIT = 64
@@ -138,6 +139,22 @@ def making_of(made: modelfile.Modelfile) -> str:
     return hashlib.sha256(json.dumps([blobs, made.template, made.renderer, made.parser]).encode()).hexdigest()
 
 
+def content_of(shown: Mapping[str, Any]) -> str:
+    """Return the name of what decides the answers of a model: equal on two Ollamas that have the same files, though the digests of their
+    manifests may differ (a manifest may name the absolute path of a file that it came from). An expert is named by its recipe: its
+    weights may be computed on each machine. "" if the Modelfile cannot be read.
+
+    :param shown: answer of `/api/show`.
+    """
+    made = shown_modelfile(shown)
+    if made is None:
+        return ""
+    recipe = EXPERT_MARK.search(str(shown.get("license") or ""))
+    files = making_of(made) if recipe is None else [making_of(replace(made, from_="", also_from=(), adapters=())), recipe[3]]
+    said = [files, made.system, sorted(made.parameters.items()), made.messages]
+    return hashlib.sha256(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 @dataclass(slots=True)
 class KnownCapabilities:
     """Capabilities of models, by digest. Answers from memory.
@@ -150,6 +167,7 @@ class KnownCapabilities:
     _claims: dict[str, Capabilities] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _templates: dict[str, str] = field(default_factory=dict)
+    _contents: dict[str, str] = field(default_factory=dict)
 
     def recall(self, records: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Load the stored results of probes."""
@@ -160,11 +178,16 @@ class KnownCapabilities:
         made = shown_modelfile(shown)
         while len(self._claims) >= CLAIMS_LIMIT:
             oldest = next(iter(self._claims))
-            for kept in (self._making, self._claims, self._templates):
+            for kept in (self._making, self._claims, self._templates, self._contents):
                 del kept[oldest]
         self._making[digest] = digest if made is None else making_of(made)
         self._claims[digest] = Capabilities.claimed(shown)
         self._templates[digest] = str(shown.get("template") or "")
+        self._contents[digest] = content_of(shown) or digest
+
+    def content(self, digest: str) -> str:
+        """Return the content of the model of a digest (`content_of`); "" until its Ollama was asked."""
+        return self._contents.get(digest, "")
 
     def knows(self, digest: str) -> bool:
         """Return True if Ollama has reported the capabilities of the model of a digest."""

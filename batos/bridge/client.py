@@ -277,6 +277,7 @@ class OllamaInference:
         )
 
     async def _parts(self, request: ChatRequest, heard: StreamedAnswer) -> AsyncGenerator[ChatResponse, None]:
+        request.before_sent()
         with inference_failures(self.host, request.model, lambda: heard.parts > 0):
             stream = cast("AsyncGenerator[ChatResponse, None]", await self._client.chat(**self._arguments(request)))
             async with contextlib.aclosing(stream):

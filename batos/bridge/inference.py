@@ -13,10 +13,14 @@ used: those that read headers only are no smaller than this code, and those that
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from batos.errors import InferenceFailed, InvalidInput
+
+
+def _nothing() -> None:
+    """Let a request leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class ChatRequest:
     `digest`, if given, is that of the model which must answer: it is part of the answer's key. `shown` names pictures by their digests,
     for each turn and at the end for the user's message: they are part of the key. `images` are the same in base64, as they are sent.
     `tools` are offered to the model, in the form of Ollama's API; they are part of the key.
+
+    `before_sent` is called each time just before the request leaves, when its turn has come; what it raises is raised. It is no part of the
+    answer's key.
     """
 
     model: str
@@ -48,6 +55,7 @@ class ChatRequest:
     tools: tuple[dict[str, Any], ...] = ()
     images: tuple[tuple[str, ...], ...] = ()
     shown: tuple[tuple[str, ...], ...] = ()
+    before_sent: Callable[[], object] = field(default=_nothing, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,11 @@ class Residency:
         """Return True if these loads fit within the budget together."""
         return sum(map(self.size, loads)) <= self._budget
 
+    @property
+    def resident_weights(self) -> frozenset[str]:
+        """Return the names of the files of weights that are assumed to be in memory."""
+        return frozenset(self._resident)
+
     def is_resident(self, load: Load) -> bool:
         """Return True if a load is assumed to be in memory."""
         return self._resident.get(load.weights) == load

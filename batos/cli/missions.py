@@ -453,12 +453,16 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         "brief": one_line(reply.get("brief", ""), 200),
     }
     shown |= {**undone_pairs(reply), **routing_pairs(reply)}
+    if reply.get("kernel"):
+        shown["kernel"] = reply["kernel"] + (", which is asked to end it" if reply.get("cancelled") else "")
     if reply.get("place"):
         shown["in the queue"] = f"number {reply['place']}"
     if reply.get("question"):
         shown["asks"] = reply["question"]["question"]
     if reply.get("waits_for"):
         shown["waits for"] = reply["waits_for"]
+    if reply.get("waits"):
+        shown["waits"] = f"no kernel takes it up: {reply['waits']}"
     if reply.get("progress"):
         shown["tool"] = one_line(reply["progress"], 200)
     shown |= provided_pairs(reply)

@@ -81,6 +81,9 @@ class ConnectionOptions(OptionGroup):
     private: Annotated[bool, typer.Option("--private", help="Its results are your own; an HTTP server's address may be a private one.")] = (
         False
     )
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="KERNEL", help="The machine that it belongs to, by its kernel's name; * for all.")
+    ] = None
     more: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Any other option of its kind: see docs/tools.md.")
     ] = None
@@ -161,7 +164,7 @@ _FLAGS = {
 
 def _options(kind: str, given: ConnectionOptions) -> dict[str, Any]:
     for name, value in vars(given).items():
-        if value and name != "more" and name not in _ALLOWED[kind]:
+        if value and name not in ("more", "on") and name not in _ALLOWED[kind]:
             there = ", ".join(f"--{_FLAGS.get(one, one)}" for one in _ALLOWED[kind]) or "none but --option"
             raise typer.BadParameter(f"--{_FLAGS.get(name, name)} does not go with --{kind}; its options are {there}")
     found: dict[str, Any] = {

@@ -89,7 +89,7 @@ def _asked(
             if found is None:
                 return None
             more = {**more, "form": found}
-        return ask(address, lambda client: client.tool_add(name, kind, place, more))
+        return ask(address, lambda client: client.tool_add(name, kind, place, more, on=options.on))
     if action == "show":
         return ask(address, lambda client: client.tools(name))
     if action == "test":
@@ -172,8 +172,13 @@ def _list(reply: Reply, output: Output) -> None:
     if not reply["connections"]:
         output.note("no connections; `batos tools add NAME` makes one, such as: batos tools add notes --folder ~/notes:rw", "dim")
         return
-    rows = ((one["name"], one["kind"], one["place"], str(len(one["tools"])), _state(one), _verdicts(one)) for one in reply["connections"])
-    output.rows(("name", "kind", "place", "tools", "state", "grants"), rows, {"changed": "yellow", "lacks a secret": "yellow"})
+    placed = any(one.get("on") for one in reply["connections"])  # several kernels serve the image
+    rows = (
+        (one["name"], one["kind"], one["place"], *placed * [one.get("on", "")], str(len(one["tools"])), _state(one), _verdicts(one))
+        for one in reply["connections"]
+    )
+    columns = ("name", "kind", "place", *placed * ["machine"], "tools", "state", "grants")
+    output.rows(columns, rows, {"changed": "yellow", "lacks a secret": "yellow"})
     if reply["in_doubt"]:
         output.note(f"effects that have not ended: {reply['in_doubt']}; `batos effects --doubt` shows them", "yellow")
 
@@ -205,7 +210,8 @@ def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
     if added:
         count = len(one["tools"])
         output.say(f"{one['name']} is added, with {count} {'tool' if count == 1 else 'tools'}", "bold")
-    facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), ("state", _state(one))]
+    machine = [("machine", one["on"])] if one.get("on") else []
+    facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), *machine, ("state", _state(one))]
     options = {name: value for name, value in (one.get("options") or {}).items() if name != "form"}
     output.pairs([*facts, *([("options", json.dumps(options, ensure_ascii=False))] if options else [])])
     if one.get("changes"):

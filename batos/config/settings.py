@@ -64,6 +64,20 @@ class ImageSettings(SettingsSection):
         description="age in days from which a mission is kept as a line of 200 bytes only, unless it was rated, taught or followed up; "
         "0: at the next upkeep",
     )
+    kernels: Literal["one", "many"] = Field(
+        "one",
+        description="whether this daemon has the image to itself (one), or serves it with others (many): at postgres:// and zeo:// only",
+    )
+    kernel_name: str = Field(
+        "",
+        max_length=64,
+        pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$",
+        description="name of this daemon among several kernels; empty: the name of the machine",
+    )
+    lease_s: float = Field(
+        5, ge=1, le=3600, description="seconds of silence after which a kernel counts as gone, and others go on with its missions"
+    )
+    look_s: float = Field(0.2, ge=0.01, le=60, description="seconds between two looks of a kernel at what others committed")
 
 
 class BackupSettings(SettingsSection):

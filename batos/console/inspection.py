@@ -167,9 +167,10 @@ def _most(found: Reply | None) -> float:
 
 
 async def models_page(seat: PageContext, request: Request) -> Response:
-    """Return the models and their residency, the personas and their voices, the experts."""
+    """Return the models and their residency, the personas and their voices, the experts, and the kernels where several serve the image."""
     models = await seat.asker.ask("models")
     info = await seat.asker.ask("info")
     experts = await seat.asker.ask("experts")
     personas = await seat.asker.ask("personas")
-    return await seat.show("models.html", "models", "Models", models=models, info=info, experts=experts, personas=personas)
+    kernels = await seat.asker.ask("kernels")
+    return await seat.show("models.html", "models", "Models", models=models, info=info, experts=experts, personas=personas, kernels=kernels)

@@ -5,6 +5,7 @@ A check changes nothing and returns a `Check`. Only the command line imports thi
     installation.py   Python, packages, variables, data folder, sandbox, trainings, files, image, endpoints, settings in combination
     inference.py      Ollama, the profile's models, the embedder
     connections.py    the connections of a running daemon
+    kernels.py        the kernels that serve its image together
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from batos.doctor.installation import (
     variables,
     walls,
 )
+from batos.doctor.kernels import kernels
 
 __all__ = [
     "DEPENDENCIES", "REINSTALL", "Check", "State", "connections", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files",
-    "image", "info_at", "models", "ollama", "others", "python", "sandbox", "training", "unreachable", "variables", "walls",
+    "image", "info_at", "kernels", "models", "ollama", "others", "python", "sandbox", "training", "unreachable", "variables", "walls",
 ]  # fmt: skip
 
 
@@ -56,6 +58,7 @@ async def examine(settings: Settings) -> list[Check]:
     checks += [*others(settings), embedder(settings), training()]
     if answering := next((address for address, told in daemon.items() if told), None):
         checks += await connections(settings, answering)
+        checks += await kernels(settings, answering)
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())
     return checks

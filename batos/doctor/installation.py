@@ -233,6 +233,8 @@ def image(settings: Settings, running: bool, served: str = "") -> Check:
     if not found.get("exists", True):
         return Check("image", "ok", f"none yet at {uri}; the first start makes one")
     text = f"{uri}, format {found['format']}, {found['objects']} objects, {found['bytes'] / config.MIB:.2f} MiB"
+    if found["kernels"]:
+        text += f", served by {', '.join(found['kernels'])}"
     if found.get("locked") and not running:
         return Check(
             "image",

@@ -19,7 +19,7 @@ from batos.config import Settings
 from batos.console.api_client import Asker, Heard, Reply
 from batos.doors.access import DoorLimits
 from batos.doors.answer_text import FINAL, Answered, AnswerPart, AnswerText, text_of
-from batos.doors.turn_log import CONVERSATION, REQUEST, TOLD, LoggedTurn, TurnLog
+from batos.doors.turn_log import CONVERSATION, REQUEST, TOLD, LoggedTurn, TurnKeeper
 from batos.doors.turns import ChatTurn, EarlierTurn, brief_of, conversation_key, is_answer, visible_text
 from batos.errors import Busy, InvalidInput, MissionIdTaken, UnknownMission
 
@@ -48,7 +48,7 @@ class _Link(NamedTuple):
 class TurnMissions:
     """Those of one daemon. On the loop's thread."""
 
-    def __init__(self, asker: Asker, settings: Settings, log: TurnLog) -> None:
+    def __init__(self, asker: Asker, settings: Settings, log: TurnKeeper) -> None:
         self._asker, self._log, self._limits = asker, log, DoorLimits.of(settings)
         self._may_ask = self._limits.plan_questions
         self._open: set[Heard] = set()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from batos.console.api_client import DaemonHandler
     from batos.console.connections import WebServer
-    from batos.doors.turn_log import TurnLog
+    from batos.doors.turn_log import TurnKeeper
     from batos.doors.turns import PlainModel
 
 log = structlog.get_logger("batos.doors")
@@ -64,7 +64,7 @@ class Doors:
         self._server: WebServer | None = None
         self._pages: ConsolePages | None = None
         self._at_stop: list[Callable[[], object]] = []
-        self._turns: TurnLog | None = None
+        self._turns: TurnKeeper | None = None
 
     @classmethod
     async def open(cls, settings: Settings) -> Doors | None:
@@ -91,14 +91,19 @@ class Doors:
                 log.info("doors_not_served", why=e.message)
         return cls(settings, token, sockets) if sockets else None
 
-    async def run(self, handler: DaemonHandler, plain: PlainModel, listen: Listen) -> None:
+    async def run(
+        self, handler: DaemonHandler, plain: PlainModel, listen: Listen, follow: Listen | None = None, turns: TurnKeeper | None = None
+    ) -> None:
         """Serve until `stop`.
 
         :param handler: answers requests: the dispatcher.
         :param plain: the model that is asked where a request is no mission.
         :param listen: subscribes to a kind of events of all missions (`Events.listen`).
+        :param follow: likewise, also to thoughts under way at other kernels (`Events.follow`); None: there are none.
+        :param turns: log of turns that several kernels share; None: a file of the data folder.
         """
-        self._running = True
+        self._running, self._turns = True, turns
+        self._follow = follow or listen
         loop = asyncio.get_running_loop()
         try:
             for one in self._sockets:
@@ -160,8 +165,8 @@ class Doors:
         from batos.doors.turn_log import TurnLog
 
         limits = DoorLimits.of(self._settings)
-        self._turns = TurnLog(self._settings.data, limits.turns)
-        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings, listen)
+        self._turns = self._turns or TurnLog(self._settings.data, limits.turns)
+        services = DoorServices(asker, TurnMissions(asker, self._settings, self._turns), plain, self._settings, self._follow)
         services.at_stop.extend((*self._at_stop, services.missions.stop))
         app = application(services)
         self._at_stop = services.at_stop

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -34,6 +34,19 @@ class LoggedTurn(NamedTuple):
 
     mission: str
     at: float
+
+
+class TurnKeeper(Protocol):
+    """Log of turns: one daemon's file (`TurnLog`), or what several kernels share."""
+
+    async def find(self, kind: str, key: str, count: int = 1) -> list[LoggedTurn]:
+        """Return the newest turns of a key, the newest first."""
+
+    async def add(self, kind: str, key: str, mission: str, at: float) -> None:
+        """Log a turn. It is kept when this returns."""
+
+    def close(self) -> None:
+        """End the use of the log."""
 
 
 class TurnLog:

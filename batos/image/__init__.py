@@ -3,10 +3,12 @@
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """
 
+from batos.image.answered_turns import AnsweredTurns, TurnTree
 from batos.image.blobs import Picture, Pictures
 from batos.image.effects import EffectIndex, RecordedEffect
 from batos.image.grants import GrantTable
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
+from batos.image.kernels import KernelRecord, Kernels, Lead
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living_image import LivingImage
 from batos.image.method_doubts import MethodDoubts
@@ -17,6 +19,7 @@ from batos.image.server import ImageUse
 from batos.image.taught_examples import Taught
 
 __all__ = [
+    "AnsweredTurns",
     "Costs",
     "Decision",
     "EffectIndex",
@@ -27,7 +30,10 @@ __all__ = [
     "ImageUse",
     "Journal",
     "JournalEntry",
+    "KernelRecord",
+    "Kernels",
     "KnownModels",
+    "Lead",
     "Ledger",
     "LineTree",
     "LivingImage",
@@ -43,4 +49,5 @@ __all__ = [
     "Recalled",
     "RecordedEffect",
     "Taught",
+    "TurnTree",
 ]

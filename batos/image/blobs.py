@@ -199,6 +199,8 @@ def _is_there(db: ZODB.DB, oid: bytes, tid: bytes) -> bool:
 
 def _helper(storage: Any) -> FilesystemHelper | None:
     """Return the blob files of a storage if this process manages them, else None."""
+    if type(getattr(storage, "base", storage)).__module__.startswith("relstorage."):
+        return None  # it looks after the files itself
     helper = getattr(storage, "fshelper", None)
     return helper if isinstance(helper, FilesystemHelper) else None
 

@@ -28,6 +28,7 @@ from ZODB.POSException import ConflictError
 from batos.errors import Busy, ImageAway, ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
+from batos.image.ownership import Overtaken
 from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit
 from batos.image.storage import is_broken
 from batos.objects import Root
@@ -82,6 +83,8 @@ class Committer:
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
         self._syncer = zodb_patches.Syncer(self._storage)
+        self.turn: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+        """Holds back a group until other kernels have committed theirs; set by whoever registers this one."""
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
         self._away = ""  # why the server of the image does not answer
@@ -165,6 +168,11 @@ class Committer:
         why, last = self._trouble
         return why if why and self._db.lastTransaction() == last else ""
 
+    def give_up(self, failure: ImageFailed) -> None:
+        """Commit nothing more: another daemon has the image."""
+        self._failure = self._failure or failure
+        self._on_failed(failure)
+
     async def close(self) -> None:
         """Commit the queued and deferred work, then end the thread."""
         self.flush()
@@ -218,7 +226,7 @@ class Committer:
                 for job in group:
                     job.failed = e
             elif len(group) == 1:
-                if group[0].future is None:
+                if group[0].future is None and not isinstance(e, Overtaken):  # what was to be kept of another kernel's mission is its own
                     log.error("deferred_failed", function=group[0].function.__qualname__, error=repr(e))
                 group[0].failed = e
             else:  # isolate the one that fails; nothing of the group was committed
@@ -230,16 +238,17 @@ class Committer:
         while True:
             mark, since = self._new_mark(), b""
             try:
-                transaction = self._tm.begin()  # inside: where it fails, only abort() makes the next one possible
-                root = self._connection.root()
-                before = self._since()
-                for job in group:
-                    job.result = job.function(root, *job.args)
-                transaction.user = _note(group)
-                if mark:
-                    transaction.setExtendedInfo(MARK, mark)
-                since = before
-                self._tm.commit()
+                with self.turn():
+                    transaction = self._tm.begin()  # inside: where it fails, only abort() makes the next one possible
+                    root = self._connection.root()
+                    before = self._since()
+                    for job in group:
+                        job.result = job.function(root, *job.args)
+                    transaction.user = _note(group)
+                    if mark:
+                        transaction.setExtendedInfo(MARK, mark)
+                    since = before
+                    self._tm.commit()
             except BaseException as e:
                 if (away := away_error(e) if self._on_server else None) is not None:
                     self._abort()

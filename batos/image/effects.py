@@ -18,7 +18,7 @@ from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
 from batos.errors import InvalidInput, ToolFailed
-from batos.image import journal
+from batos.image import journal, ownership
 
 INTENDED, DONE, FAILED, IN_DOUBT, SETTLED = "INTENDED", "DONE", "FAILED", "IN_DOUBT", "SETTLED"
 """States that are durable. SETTLED: its user said what became of it."""
@@ -133,6 +133,7 @@ def load(root: Any, mission: str) -> list[EffectRecord]:
 def intend(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
     """System transaction: record that an effect that acts is about to leave; again, where an earlier try is to be repeated. Return the
     record; one that has ended meanwhile, since its user settled it, stays as it is, and nothing may leave then."""
+    _own(root, mission)
     held = _find(root, mission, record.key)
     if held is not None and held.record.state in ENDED:
         return held.record
@@ -152,7 +153,11 @@ def intend(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
 
 
 def end(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
-    """System transaction: record what became of an effect; return the record. What has ended stays as it is."""
+    """System transaction: record what became of an effect; return the record. What has ended stays as it is.
+
+    :raises Overtaken: if the mission is another kernel's: that one resolves the effect.
+    """
+    _own(root, mission)
     held = _find(root, mission, record.key)
     if held is None:
         _add(root, mission, record)
@@ -320,6 +325,12 @@ def _within(text: str, chars: int | None) -> Any:
 def now() -> float:
     """Return the time that an effect carries, in seconds since the epoch."""
     return round(time.time(), 3)
+
+
+def _own(root: Any, mission: str) -> None:
+    found = root["ledger"].missions.get(mission)
+    if found is not None:
+        ownership.own(root, found)
 
 
 def _find(root: Any, mission: str, key: str) -> RecordedEffect | None:

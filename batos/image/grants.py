@@ -90,6 +90,14 @@ def all_grants(root: Any, at: float) -> list[CurrentGrant]:
     return [] if table is None else [_current(table, id, at) for id in table.grants]
 
 
+def connections_for(root: Any, mission: str) -> list[str]:
+    """Return the connections that grants for one mission alone let it use, as far as they name one exactly."""
+    table = root.get("grants")
+    records = [] if table is None else [one for one in _records(table) if one.mission == mission and one.verdict == ALLOW]
+    names = dict.fromkeys(one.pattern.partition(".")[0] for one in records)
+    return [name for name in names if "*" not in name]
+
+
 def add(root: Any, grant: GrantRecord, at: float) -> GrantRecord:
     """System transaction: add a grant; return it with its id. One that says the same, and still counts, is returned instead.
 

@@ -6,6 +6,9 @@ backup and an older image that was put in place may not act until their user res
 
 A start first names the next epoch in the file, too, then commits it, then names it alone. A resume names it alone, then commits it.
 A process that dies in between leaves what acts able to act, and what is suspended, suspended.
+
+Where several kernels serve one image, each machine has an epoch of its own, in the image and in the file in its data folder. The first
+start on a further machine finds no file: it may not act before it is seen that another kernel which serves the same image does (`join`).
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ import json
 import os
 import pathlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import structlog
+from BTrees.OOBTree import OOBTree
 
 from batos import private_files
-from batos.image import effects
+from batos.image import effects, kernels
 from batos.image.living_image import LivingImage
 from batos.image.storage import file_path
 
@@ -31,6 +35,7 @@ RESUME = "look at `batos effects`, then resume them: `batos tools resume`"
 RESUMED = "resumed"
 """Beginning of the reason why an effect of before a resume is in doubt."""
 _ENDING = ".epoch"
+_BY_MACHINE = "epochs"  # key in the root
 _NEVER = "never"
 """An epoch that no file names: an image found beside the file of another."""
 
@@ -90,10 +95,12 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
             known = await image.system(_keep_epoch, secrets.token_hex(16))
         return ActingState(known.id)
     beside = await asyncio.to_thread(read_file, file)
-    why = why_suspended(known, beside, file)
+    of = image.read(epochs)
+    why = why_suspended(of, beside, file)
     if not why:
         try:
-            known = await _renew(image, file, "" if known is None else known.epoch)
+            mine = (beside.epoch, beside.next) if isinstance(beside, EpochFile) else ()
+            known = await _renew(image, file, next((one for one in mine if one in of), ""))
         except OSError as e:
             why = f"{file} cannot be written ({e.strerror or e}); make room or repair the folder, then restart"
             known = known or await image.system(_keep_epoch, "")
@@ -102,6 +109,18 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     if why:
         log.warning("tools_suspended", why=why)
     return ActingState(known.id, why)
+
+
+async def join(image: LivingImage, file: pathlib.Path | None) -> ActingState:
+    """Let a further machine act: another kernel that serves the same image acts now, so that the image is no copy.
+
+    :raises OSError: if the file cannot be written.
+    """
+    if file is None:
+        return await begin(image, file)
+    known = await _renew(image, file, "")
+    log.info("tools_joined", identity=known.id)
+    return ActingState(known.id)
 
 
 async def resume(image: LivingImage, file: pathlib.Path | None) -> ActingState:
@@ -117,21 +136,27 @@ async def resume(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     return ActingState(known.id)
 
 
-def why_suspended(known: ImageIdentity | None, beside: EpochFile | str, file: pathlib.Path) -> str:
+def epochs(root: Any) -> frozenset[str]:
+    """Return the epochs of an image, one for each machine that acted; empty before it first acted."""
+    known = identity_of(root)
+    return frozenset(({known.epoch} if known is not None and known.epoch else set()) | set((root.get(_BY_MACHINE) or {}).values()))
+
+
+def why_suspended(of: Collection[str], beside: EpochFile | str, file: pathlib.Path) -> str:
     """Return why an image may not act; empty if it may.
 
-    :param known: identity in the image; None if it has none yet.
+    :param of: its epochs (`epochs`).
     :param beside: contents of the file; empty text if there is none, or why it cannot be read.
     """
     if isinstance(beside, str):
         if not beside:
-            return "" if known is None or not known.epoch else f"this image is a copy, or was moved without {file.name}; {RESUME}"
+            return "" if not of else f"this image is a copy, or was moved without {file.name}; {RESUME}"
         return f"{file} cannot be read ({beside}); {RESUME}"
     if beside.copied:
         return f"this image is {beside.copied}; {RESUME}"
     if not _is_at_home(beside, file):
         return f"this folder is a copy of {beside.path}; {RESUME}"
-    if ("" if known is None else known.epoch) not in (beside.epoch, beside.next):
+    if not {beside.epoch, beside.next} & (set(of) or {""}):
         return f"this image is not the one that last acted from {file.parent}: an older or another one was put in its place; {RESUME}"
     return ""
 
@@ -192,7 +217,12 @@ async def _renew(image: LivingImage, file: pathlib.Path, epoch: str) -> ImageIde
 
 
 def _keep_epoch(root: Any, epoch: str) -> ImageIdentity:
-    known = identity_of(root)
+    known, machine = identity_of(root), kernels.host_of(kernels.me(root))
+    if machine and known is not None and known.epoch:
+        root.setdefault(_BY_MACHINE, OOBTree())[machine] = epoch
+        return known
+    if _BY_MACHINE in root:  # one daemon has it to itself from now on
+        del root[_BY_MACHINE]
     new = ImageIdentity(secrets.token_hex(16), epoch) if known is None else known._replace(epoch=epoch)
     root["identity"] = tuple(new)
     return new

@@ -22,6 +22,7 @@ import structlog
 from persistent import Persistent
 
 from batos.errors import ImageDamaged
+from batos.image import ownership
 from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
@@ -165,6 +166,9 @@ class Journal(Persistent):
     """By the mark of an answer and its question: the cosine of their embeddings."""
     effects: tuple[Any, ...] = ()
     """Acts of the mission outside the image: one `batos.image.effects.RecordedEffect` each."""
+    amended: tuple[tuple[str, int, str, str], ...] = ()
+    """Slots of its cycles that its user changed before it was continued: the cycle's number, how many states it had been in before, the
+    slot, the value as JSON."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one `ModelCost` a model."""
 
@@ -184,7 +188,13 @@ def opened(mission: Any) -> Journal:
 
 
 def _writable(root: Root, mission: str) -> Journal:
-    return opened(root["ledger"].missions[mission])
+    """Return the journal of a mission of this kernel's for writing.
+
+    :raises Overtaken: if the mission is another kernel's.
+    """
+    found = root["ledger"].missions[mission]
+    ownership.own(root, found)
+    return opened(found)
 
 
 def content_of(
@@ -230,11 +240,16 @@ def changed_parts(one: bytes, other: bytes) -> list[str]:
 
 
 def add(root: Root, mission: str, inference: InferenceRecord) -> None:
-    """Record an inference of a mission. A system transaction."""
+    """Record an inference of a mission, once. A system transaction.
+
+    :raises Overtaken: if the mission is another kernel's.
+    """
     journal = _writable(root, mission)
+    done = (inference.key, inference.occurrence)
+    if any((entry.inference.key, entry.inference.occurrence) == done for entry in _readable(journal)):
+        return  # the commit of an earlier try had come through
     journal.entries += (JournalEntry(inference),)
     if journal.partials:  # it is journaled now
-        done = (inference.key, inference.occurrence)
         journal.partials = tuple(entry for entry in journal.partials if entry[0] != done)
 
 
@@ -330,7 +345,7 @@ def set_provided(root: Root, mission: str, record: Mapping[str, Any]) -> None:
     """Record the progress of providing a mission with a model; nothing for a mission that does not exist. A system
     transaction."""
     if mission in root["ledger"].missions:
-        _writable(root, mission).provided = json.dumps(dict(record), ensure_ascii=False)
+        opened(root["ledger"].missions[mission]).provided = json.dumps(dict(record), ensure_ascii=False)
 
 
 def provided_of(root: Root, mission: str) -> dict[str, Any]:
@@ -362,6 +377,23 @@ def nearness_of(root: Root, mission: str) -> dict[bytes, float]:
     """Return the recorded cosines of answers to their questions, by the marks of the answers."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).nearness)
+
+
+def amended_of(root: Root, mission: str) -> dict[tuple[str, int], list[tuple[str, str]]]:
+    """Return the slots of cycles that a mission's user changed, by cycle and number of states before: slot, and value as JSON."""
+    found = root["ledger"].missions.get(mission)
+    amended: dict[tuple[str, int], list[tuple[str, str]]] = {}
+    for cycle, after, slot, value in () if found is None else of(found).amended:
+        amended.setdefault((cycle, after), []).append((slot, value))
+    return amended
+
+
+def record_oids(mission: Any) -> set[bytes]:
+    """Return the ids of a mission's own records: its record, its journal, and all that the journal holds."""
+    journal = of(mission)
+    held = [mission, journal, journal.decided, *journal.entries, *journal.recalled, *journal.effects]
+    held += [partial for _, partial in journal.partials]
+    return {one._p_oid for one in held if one is not None and one._p_oid}
 
 
 def load(root: Root, mission: str) -> list[InferenceRecord]:
@@ -415,8 +447,11 @@ def now() -> float:
 
 
 def keep_partial(root: Root, mission: str, key: Key, text: str, tokens: int) -> None:
-    """Keep the text that has come so far; a text shorter than the kept one is ignored. A system transaction."""
-    journal = opened(root["ledger"].missions[mission])
+    """Keep the text that has come so far; a text shorter than the kept one is ignored. A system transaction.
+
+    :raises Overtaken: if the mission is another kernel's.
+    """
+    journal = _writable(root, mission)
     partial = dict(journal.partials).get(key)
     if partial is None:
         partial = PartialText()

@@ -26,8 +26,17 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.config import nearest
-from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, RoleRefused, UnknownMission
-from batos.image import blobs, effects, journal, mission_index, notices
+from batos.errors import (
+    AttemptsExhausted,
+    ImageDamaged,
+    InvalidInput,
+    MissionCancelled,
+    MissionFolded,
+    MissionIdTaken,
+    RoleRefused,
+    UnknownMission,
+)
+from batos.image import blobs, effects, journal, kernels, mission_index, notices, ownership
 from batos.image.blobs import Pictures
 from batos.image.journal import Journal
 from batos.image.mission_index import COMPLETE as COMPLETE
@@ -296,6 +305,8 @@ def accept(
     )
     if begin:
         mission.attempts, mission.journal = 1, Journal()
+        if me := kernels.me(root):
+            mission.kernel = me
     ledger.missions[id] = mission
     ledger.pending.insert(id)
     ledger.newest.mission = mission
@@ -323,13 +334,21 @@ def _next_number(ledger: Ledger) -> int:
         return int(ledger.milestones.maxKey() if ledger.milestones else 0) + MILESTONE
 
 
-def begin_attempt(root: Root, id: str, limit: int) -> int:
-    """Count an attempt before it is made; return its number.
+def begin_attempt(root: Root, id: str, limit: int, most: int = 0) -> int:
+    """Claim a mission and count an attempt before it is made; return its number.
 
+    :param most: inferences that a mission may ask for: the attempt of a kernel that is gone does not count if it made progress
+        (`forgive_attempt`).
     :raises AttemptsExhausted: past `limit`: the mission may be the cause of the daemon's death, so it is not tried
         again.
+    :raises MissionCancelled: if its user cancelled it at another kernel, and the one that had it did not end it.
+    :raises Overtaken: if another kernel has the mission, or it has ended there.
     """
     mission = mission_of(root, id)
+    if ownership.claim(root, mission) and forgive_attempt(mission, most):
+        log.info("attempt_forgiven", mission=id, why="its kernel died in it, and it had paid for more than those before it")
+    if mission.cancelled:  # its kernel did not come to it
+        raise MissionCancelled(f"mission {id!r} was cancelled")
     if mission.attempts >= limit:
         raise AttemptsExhausted(
             f"mission {id!r} was begun {mission.attempts} times, never ended and made no progress; it is not tried again"
@@ -345,10 +364,12 @@ def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], fi
 
     :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
         can come while the commit is under way.
+    :raises Overtaken: if it is another kernel's. What is nobody's may be ended by any.
     """
     ledger, mission = ledger_of(root), mission_of(root, id)
     if mission.state in FINAL:
         return describe(mission)
+    ownership.require_free(root, mission)
     if final:
         effects.end_unsent(root, id)
     if final and (stand := effects.standing(root, id)):
@@ -373,15 +394,32 @@ def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
     return max(at, float(mission.accepted), last + 0.000001)
 
 
-def uncount_attempt(root: Root, id: str, ended: int) -> None:
-    """Take back the count of an interrupted attempt, which says nothing against the mission.
+def uncount_attempt(root: Root, id: str, ended: int, keep: bool = False) -> None:
+    """Take back the count of an interrupted attempt, which says nothing against the mission, and give the mission back: any kernel may take
+    it up. Another kernel's mission stays as it is.
 
     :param ended: number of attempts before it, which count.
+    :param keep: True if this kernel keeps the mission, since it goes on with it.
     """
     mission = mission_of(root, id)
-    if mission.state not in FINAL and mission.attempts > ended:
+    if mission.state in FINAL or not ownership.is_own(root, mission):
+        return
+    if mission.attempts > ended:
         mission.attempts = ended
         note_attempt_end(mission)
+    if not keep:
+        ownership.give_back(root, mission)
+
+
+def hand_over(root: Root, id: str, connection: str, ended: int) -> None:
+    """Give a mission to the kernels of a connection's machine: its attempt here says nothing against it.
+
+    :param ended: see `uncount_attempt`.
+    """
+    mission = mission_of(root, id)
+    if mission.state not in FINAL and ownership.is_own(root, mission) and mission.connection != connection:
+        mission.connection = connection
+    uncount_attempt(root, id, ended)
 
 
 def set_paused(root: Root, id: str, paused: bool) -> MissionRecord:
@@ -391,6 +429,17 @@ def set_paused(root: Root, id: str, paused: bool) -> MissionRecord:
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.paused != paused:
         mission.paused = paused
+    return describe(mission)
+
+
+def ask_to_cancel(root: Root, id: str) -> MissionRecord:
+    """Ask the kernel that thinks a mission through to end it, whose commit of a result meets a conflict from now on; return the record.
+    One that has ended, or that this kernel may end itself, stays as it is."""
+    if (line := line_of(root, id)) is not None:
+        return described(line)
+    mission = mission_of(root, id)
+    if mission.state not in FINAL and not mission.cancelled and not ownership.free(root, mission):
+        mission.cancelled = True
     return describe(mission)
 
 
@@ -439,6 +488,8 @@ def recover(root: Root, most: int) -> list[MissionRecord]:
     for id in list(ledger.pending):
         try:
             mission = ledger.missions[id]
+            if not ownership.free(root, mission):
+                continue
             if mission.state not in FINAL and forgive_attempt(mission, most):
                 log.info("attempt_forgiven", mission=id, why="the daemon died in it, and it had paid for more than those before it")
             records.append(describe(mission))
@@ -524,10 +575,12 @@ def ask_question(root: Root, id: str, question: str, occurrence: int, ended: int
 
     :param ended: number of attempts before it, which count.
     :param grant: True if the answer grants a method something; no other question is taken for it, whatever its words.
+    :raises Overtaken: if the mission is another kernel's.
     """
     mission = mission_of(root, id)
     if mission.state in FINAL:
         return
+    ownership.own(root, mission)
     asked = _questions(mission)
     if not any(is_question(one, question, occurrence, grant) for one in asked):
         new: AskedQuestion = {

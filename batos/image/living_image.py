@@ -4,8 +4,8 @@ The *Prototypal Awakening* (`awaken`) creates what every image holds from its fi
 idempotent and versioned. Each layer that needs objects of its own hands in a *step*, a function of the lobby. A newer
 genesis runs the steps again; they add what is missing and never overwrite what the image changed.
 
-A *mirror* is the image as of now with changes of its own that only the mirror sees, for trying something before it is
-done. It is a DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the
+A *mirror* is the image as of now, or as of an earlier moment, with changes of its own that only the mirror sees, for trying something
+before it is done. It is a DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the
 same whatever the image holds, and commits go on meanwhile. Its commits are in memory, and gone with it.
 """
 
@@ -15,7 +15,7 @@ import asyncio
 import collections
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,11 +27,13 @@ from ZODB.MappingStorage import MappingStorage
 from ZODB.POSException import POSKeyError
 from ZODB.utils import load_current, newTid, p64, u64
 
+from batos import scope
 from batos.config.limits import Limits, limit
-from batos.errors import BatosSignal
-from batos.image import ledger, server, zodb_patches
+from batos.errors import BatosSignal, ImageFailed
+from batos.image import kernels, ledger, server, zodb_patches
 from batos.image.checksummed_storage import reading
 from batos.image.committer import Committer, SystemFunction, outlast
+from batos.image.fence import Fence
 from batos.image.ledger import Ledger
 from batos.image.mission_record import DEFAULTS
 from batos.image.server import ExclusiveUse, NoServer
@@ -110,6 +112,10 @@ class ImageLimits(Limits):
     """System transactions in one group commit."""
 
 
+Join = Callable[["LivingImage"], Awaitable[None]]
+"""Registers a daemon as a kernel of an image that is open, and not yet brought up to this version."""
+
+
 class LivingImage:
     """Open image: one committer, many units of work.
 
@@ -138,15 +144,20 @@ class LivingImage:
         units: int = 64,
         batch: int = 512,
         on_failed: Callable[[BaseException], None] | None = None,
+        join: Join | None = None,
+        lease_s: float = server.IDLE_S,
     ) -> LivingImage:
         """
         :param steps: additions of each layer at genesis.
         :param units: maximum number of units of work open at once.
         :param on_failed: called once the storage failed for good (see `Committer`).
+        :param join: registers this daemon as one of the image's kernels, before anything else is written; None: it has the image to itself.
+        :param lease_s: seconds of silence after which the other kernels count this one as gone.
         :raises ImageError: one of its kinds; `ImageLocked` if another daemon uses it.
         """
         loop, failed = asyncio.get_running_loop(), on_failed or _raise
-        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16), ZODB.DB.close)
+        prepare = server.bound_sessions if join is None else partial(server.share_storage, lease_s=lease_s)
+        db: ZODB.DB = await _taken(partial(open_database, uri, cache_size=cache_size, pool_size=units + 16, prepare=prepare), ZODB.DB.close)
         use: ExclusiveUse = NoServer()
         try:
             with snapshot(db) as root:
@@ -155,7 +166,8 @@ class LivingImage:
             def lost(failure: BaseException) -> None:
                 loop.call_soon_threadsafe(failed, failure)
 
-            use = await _taken(partial(server.use_exclusively, db, shown_uri(uri), lost), lambda taken: taken.release())
+            take = server.use_exclusively if join is None else server.use_together
+            use = await _taken(partial(take, db, shown_uri(uri), lost), lambda taken: taken.release())
             committer = Committer(db, batch=batch, on_failed=failed, use=use)
         except BaseException:
             await asyncio.to_thread(use.release)
@@ -163,6 +175,10 @@ class LivingImage:
             raise
         image = cls(uri, db, committer, use)
         try:
+            if join is not None:
+                await join(image)
+            elif server.is_served(db):
+                await image.system(kernels.end_all)
             new = await image.system(awaken, tuple(steps), mission="genesis")
             image.read(require_checksums)
             path = file_path(uri)
@@ -176,18 +192,43 @@ class LivingImage:
         log.info("image_open", uri=shown_uri(uri), objects=len(db.storage), new=new)
         return image
 
+    @property
+    def kernel(self) -> str:
+        """Return the name of this kernel among those of the image; empty where one daemon has it to itself."""
+        return kernels.name_of(self.db)
+
     def system(self, function: Callable[..., T], *args: Any, mission: str = "") -> Coroutine[Any, Any, T]:
-        """Run `function(root, *args)` as a system transaction; return its result, once durable."""
+        """Run `function(root, *args)` as a system transaction; return its result, once durable.
+
+        :raises LeadLost: inside a fence (`batos.image.fence`), if the lead is not held any more.
+        """
+        if (fence := self._fence()) is not None:
+            return self.committer.system(fence.run, function, *args, mission=mission)
         return self.committer.system(function, *args, mission=mission)
+
+    def defer(self, function: SystemFunction, *args: Any) -> None:
+        """Commit `function(root, *args)` with the next transaction that a caller waits for, or at the close."""
+        if (fence := self._fence()) is not None:
+            self.committer.defer(fence.run_or_drop, function, *args)
+        else:
+            self.committer.defer(function, *args)
 
     def later(self, function: SystemFunction, *args: Any) -> None:
         """Commit `function(root, *args)` soon, in order with what follows, without waiting for it."""
-        self.committer.defer(function, *args)
+        self.defer(function, *args)
         self.committer.flush()
 
     def unit(self) -> contextlib.AbstractAsyncContextManager[Unit]:
-        """Return a unit of work: it commits at a normal exit unless doomed, and aborts otherwise."""
-        return unit_of_work(self._idle, self._views, self.db, self.committer)
+        """Return a unit of work: it commits at a normal exit unless doomed, and aborts otherwise.
+
+        :raises LeadLost: out of its entry, inside a fence, if the lead is not held any more.
+        """
+        fence = self._fence()
+        return unit_of_work(self._idle, self._views, self.db, self.committer, None if fence is None else fence.check)
+
+    def _fence(self) -> Fence | None:
+        fence: Fence | None = scope.current().lead
+        return fence if fence is not None and fence.db is self.db else None
 
     def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Root]:
         """Return the root as of now, for reading."""
@@ -212,6 +253,10 @@ class LivingImage:
     async def told(self) -> None:
         """Wait until every commit visible now has been acknowledged to its submitter."""
         await self.committer.told()
+
+    def give_up(self, failure: ImageFailed) -> None:
+        """Commit nothing more, and have the daemon end."""
+        self.committer.give_up(failure)
 
     def oldest_view(self) -> bytes | None:
         """Return the first transaction id that the oldest open unit or snapshot does not see; None if none is open."""
@@ -270,22 +315,27 @@ _BATCH = 64
 class _View:
     """Read-only storage as of a moment."""
 
-    def __init__(self, storage: Any, before: bytes) -> None:
+    def __init__(self, storage: Any, before: bytes, fresh: Collection[bytes] = (), now: bytes = b"") -> None:
         """
         :param before: the first transaction that is not seen.
+        :param fresh: records that are seen as of `now`, a later moment.
         """
         self._storage, self.before, self._lock = storage, before, threading.Lock()
+        self._fresh, self._now = frozenset(fresh), now
         for name in ("loadBlob", "openCommittedBlobFile"):
             if hasattr(storage, name):
                 setattr(self, name, getattr(storage, name))
 
     def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None:
         """Return the data of a record as of before a transaction; later writes are not seen."""
+        is_fresh = oid in self._fresh
         with self._lock:
-            found = self._storage.loadBefore(oid, min(tid, self.before))
+            found = self._storage.loadBefore(oid, self._now if is_fresh else min(tid, self.before))
         if found is None:
             return None
         data, since, until = found
+        if is_fresh:
+            return data, since, None
         return data, since, None if until is not None and until >= self.before else until
 
     def getTid(self, oid: bytes) -> bytes:
@@ -335,14 +385,19 @@ class _Changes(MappingStorage):
 
 
 @contextlib.asynccontextmanager
-async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None = None) -> AsyncIterator[LivingImage]:
-    """Open a mirror of an image as it is now. A pack leaves what it sees.
+async def mirror(
+    image: LivingImage, *, cache_size: int, of: LivingImage | None = None, before: bytes | None = None, fresh: Collection[bytes] = ()
+) -> AsyncIterator[LivingImage]:
+    """Open a mirror of an image as it is now. A pack leaves what it sees, but not what only an earlier moment had.
 
     :param of: another mirror of that image: this one begins as that one began.
+    :param before: the first transaction that it does not see; None: it sees all that are there.
+    :param fresh: ids of records that it sees as they are now all the same.
     """
     with image.snapshot() as root, reading(image.db.storage) as storage:
-        before = zodb_patches.first_unseen(root._p_jar) if of is None else of.db.storage.base.before
-        layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
+        now = zodb_patches.first_unseen(root._p_jar)
+        seen = before or (now if of is None else of.db.storage.base.before)
+        layers = DemoStorage(base=_View(storage, seen, fresh, now), changes=_Changes(now), close_base_on_close=False)
         db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
         made = LivingImage(URI, db, Committer(db, batch=_BATCH, on_failed=_failed))
         try:

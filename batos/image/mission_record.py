@@ -24,8 +24,8 @@ WITH_FILES = frozenset({"folder"})
 DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
-    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0),
-    "images": None,
+    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0), "kernel": "", "cancelled": False,
+    "images": None, "connection": "", "continued": None, "mends": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only the slots that differ."""
@@ -91,6 +91,11 @@ class MissionRecord:
     """Time, request and number of missions of the undo that took it back; None while its effects are in the image."""
     images: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Pictures of the brief; one with `of` belongs to an earlier mission of the conversation."""
+    connection: str = ""
+    """Connection of one machine that it needs: only a kernel of that machine goes on with it."""
+    continued: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """Each time that its user stepped into it and let it go on: `at`, `with` (the mission that holds the changes), `note`, and its state,
+    error and attempts then."""
     attempts: int = 0
     """Attempts that count, the one under way included."""
     state: str = ACCEPTED
@@ -100,6 +105,10 @@ class MissionRecord:
     """Seconds since the epoch."""
     folded: bool = False
     """True if one line is all that the image keeps of the mission."""
+    kernel: str = ""
+    """Kernel that thinks it through, or did; empty: nobody, or the one daemon that has the image to itself."""
+    cancelled: bool = False
+    """True if its user cancelled it at another kernel than the one that thinks it through, which ends it."""
     resumed: bool = False
     """True if an earlier attempt, or an earlier daemon, may have left inferences in the journal. No slot: the scheduler sets it."""
 
@@ -140,8 +149,9 @@ def is_question(asked: AskedQuestion, question: str, occurrence: int, grant: boo
 
 _NO_SLOTS = ("folded", "resumed")
 _SLOTS = tuple((one.name, DEFAULTS.get(one.name)) for one in dataclasses.fields(MissionRecord) if one.name not in _NO_SLOTS)
+_NAMES = frozenset(name for name, _ in _SLOTS)
 _JSON = ("schema", "needs", "rating", "undone", "result", "error")  # slots that hold JSON text, or None
-_JSON_LISTS = ("questions", "images")  # likewise; None is the empty list
+_JSON_LISTS = ("questions", "images", "continued")  # likewise; None is the empty list
 
 
 def describe(mission: UvmObject) -> MissionRecord:
@@ -163,6 +173,18 @@ def describe(mission: UvmObject) -> MissionRecord:
     record = object.__new__(MissionRecord)
     record.__dict__.update(values)
     return record
+
+
+def draft(id: str, brief: str, options: Mapping[str, Any]) -> MissionRecord:
+    """Return a mission that is about to be accepted as plain values; it has no number yet.
+
+    :param options: slots that differ from the prototype's, as `batos.image.ledger.accept` takes them.
+    """
+    values = {name: value for name, value in options.items() if name in _NAMES and value is not None}
+    for name in (*_JSON, *_JSON_LISTS):
+        if isinstance(text := values.get(name), str):
+            values[name] = json.loads(text)
+    return MissionRecord(**{**values, "id": id, "brief": brief, "accepted": 0.0, "number": 0})
 
 
 def described(line: Line) -> MissionRecord:

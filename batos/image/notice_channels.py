@@ -78,6 +78,11 @@ def channels(root: Root) -> list[KeptChannel]:
     return sorted(_each(root), key=lambda one: one.spec.name)
 
 
+def each(root: Root) -> list[tuple[str, UvmObject]]:
+    """Return the objects of all channels, by name."""
+    return [(name, one) for name, one in root["lobby"].notices._slots.items() if _is_channel(root, one)]
+
+
 def channel(root: Root, name: str) -> KeptChannel:
     """Return the channel of a name.
 

@@ -1,8 +1,11 @@
-"""Image on a server (PostgreSQL by RelStorage, ZEO): one daemon at a time uses it, and a server that is away is waited for.
+"""Image on a server (PostgreSQL by RelStorage, ZEO): its use by one daemon or by several kernels, and a server that is away.
 
 A file is locked by FileStorage. A server lets anybody in, and two daemons on one image hand out the same numbers for documents: each
 overwrites the other's without a word. So a daemon holds an *exclusive use* while it runs. On PostgreSQL that is an advisory lock of a
 session, which the server frees within milliseconds when the process ends. Elsewhere it is a record in the image that its holder renews.
+
+Several kernels (`batos.image.kernels`) share the use: on PostgreSQL they hold the same lock as a shared one, elsewhere they register in a
+transaction that no exclusive use passes. So a daemon that wants the image to itself is refused beside them, and they beside it.
 """
 
 from __future__ import annotations
@@ -23,8 +26,11 @@ from transaction import TransactionManager
 from transaction.interfaces import NoTransaction
 from ZODB.POSException import ConflictError
 
-from batos.errors import ImageAway, ImageFailed, ImageLocked
+from batos.errors import ConfigError, ImageAway, ImageFailed, ImageLocked
+from batos.image import kernels
 from batos.image.checksummed_storage import base_of
+from batos.image.kernels import KernelTerms
+from batos.image.ownership import depend_on
 from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
@@ -116,26 +122,52 @@ MARK = "commit"
 """Name in the metadata of a transaction of the mark by which its commit is found again."""
 
 
-def bound_sessions(storage: Any) -> None:
-    """Let PostgreSQL end a session that stands still in the middle of a commit, so that others go on: of a machine that lost its power."""
-    adapter = _postgres(storage)
+def bound_sessions(storage: Any, idle_s: float = IDLE_S) -> None:
+    """Let PostgreSQL end a session that stands still in the middle of a commit, so that others go on: of a machine that lost its power.
+
+    :param idle_s: seconds after which it does.
+    """
+    adapter = postgres_of(storage)
     if adapter is None:
         return
 
     def bound(cursor: Any, restart: bool = False) -> None:
-        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_S}s'")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{round(idle_s * 1000)}ms'")
         cursor.connection.commit()
 
     adapter.connmanager.add_on_store_opened(bound)
 
 
-def _postgres(storage: Any) -> Any:
+def share_storage(storage: Any, lease_s: float) -> None:
+    """Prepare a storage, before a database is opened on it, for several kernels.
+
+    :param lease_s: seconds after which PostgreSQL ends a session that stands still in the middle of a commit.
+    """
+    bound_sessions(storage, lease_s)
+    if hasattr(storage, "server_sync"):  # of ZEO: who was told of a commit at one kernel finds it at another
+        storage.server_sync, storage.sync = True, storage.ping
+
+
+def postgres_of(storage: Any) -> Any:
     """Return RelStorage's adapter for PostgreSQL; None for another storage."""
     adapter = getattr(base_of(storage), "_adapter", None)
     return adapter if adapter is not None and "postgresql" in type(adapter).__module__ else None
 
 
-# --- one daemon at a time
+def open_session(adapter: Any, purpose: str = "") -> Any:
+    """Open a session of its own with PostgreSQL, outside of any transaction; return its connection.
+
+    :param purpose: shown in the server's list of sessions, after the process and its machine.
+    """
+    connection, cursor = adapter.connmanager.open(application_name=f"batos, {_me()}{f', {purpose}' if purpose else ''}"[:63])
+    connection.rollback()
+    connection.autocommit = True  # the session rests outside of a transaction, which would hold vacuum back
+    for setting, seconds in (("idle", 10), ("interval", 5), ("count", 3)):  # a machine that lost its power is noticed in half a minute
+        cursor.execute(f"SET tcp_keepalives_{setting} = {seconds}")
+    return connection
+
+
+# --- one daemon at a time, or several kernels
 
 
 class ExclusiveUse(Protocol):
@@ -169,11 +201,42 @@ def use_exclusively(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], No
     :param on_lost: called from another thread if another daemon took the image while its server was away.
     :raises ImageLocked: if another daemon uses it; names that one.
     """
-    if (adapter := _postgres(db.storage)) is not None:
+    if (adapter := postgres_of(db.storage)) is not None:
         return _SessionLock(adapter, uri, on_lost)
-    if type(base_of(db.storage)).__module__.startswith(("ZEO.", "relstorage.")):
+    if is_served(db):
         return _RenewedRecord(db, uri, on_lost)
     return NoServer()
+
+
+def is_served(db: ZODB.DB) -> bool:
+    """Return True if other processes can reach the image, on a server."""
+    return type(base_of(db.storage)).__module__.startswith(("ZEO.", "relstorage."))
+
+
+def use_together(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], None]) -> ExclusiveUse:
+    """Take a share of the image of a server, which keeps out daemons that want it to themselves. It blocks as `use_exclusively`.
+
+    :raises ImageLocked: if a daemon has the image to itself.
+    :raises ConfigError: for a file, which one process opens at a time.
+    """
+    if (adapter := postgres_of(db.storage)) is not None:
+        return _SessionLock(adapter, uri, on_lost, shared=True)
+    if is_served(db):
+        return _SharedRecord(db, uri)
+    raise ConfigError(f"the image {uri} is a file, which one daemon opens at a time; `image.kernels = many` needs postgres:// or zeo://")
+
+
+def register_kernel(root: Root, uri: str, host: str, terms: KernelTerms) -> str:
+    """System transaction: register a kernel (`batos.image.kernels.register`); return its name.
+
+    :raises ImageLocked: if a daemon has the image to itself.
+    :raises KernelRefused: if kernels are registered that it does not fit to.
+    """
+    held: ImageUse | None = root.get(_RECORD)
+    if held is not None and not held.ended:
+        raise _locked(uri, held.holder)
+    depend_on(root)  # a daemon that takes the image at this moment writes it
+    return kernels.register(root, host, terms)
 
 
 def _locked(uri: str, holder: str) -> ImageLocked:
@@ -187,8 +250,11 @@ def _me() -> str:
 class _SessionLock:
     """Advisory lock of a session of PostgreSQL, watched by a thread."""
 
-    def __init__(self, adapter: Any, uri: str, on_lost: Callable[[BaseException], None]) -> None:
-        self._adapter, self._uri, self._on_lost = adapter, uri, on_lost
+    def __init__(self, adapter: Any, uri: str, on_lost: Callable[[BaseException], None], *, shared: bool = False) -> None:
+        """
+        :param shared: True for a share of the lock, which other kernels may have as well.
+        """
+        self._adapter, self._uri, self._on_lost, self._mode = adapter, uri, on_lost, "_shared" if shared else ""
         self._ending, self._asking = threading.Event(), threading.Lock()
         self._connection: Any = None
         if (holder := self._take()) is not None:
@@ -223,13 +289,9 @@ class _SessionLock:
 
     def _take(self) -> str | None:
         """Take the lock in a session of its own; return the holder if another daemon has it."""
-        connection, cursor = self._adapter.connmanager.open(application_name=f"batos, {_me()}")
-        self._connection = connection
-        connection.rollback()
-        connection.autocommit = True  # the session rests outside of a transaction, which would hold vacuum back
-        for setting, seconds in (("idle", 10), ("interval", 5), ("count", 3)):  # a machine that lost its power is noticed in half a minute
-            cursor.execute(f"SET tcp_keepalives_{setting} = {seconds}")
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,))
+        self._connection = connection = open_session(self._adapter)
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT pg_try_advisory_lock{self._mode}(%s)", (LOCK,))
         if cursor.fetchone()[0]:
             return None
         cursor.execute(
@@ -330,7 +392,7 @@ class _RenewedRecord:
 
     def _take(self) -> None:
         seen, since = "", time.monotonic()
-        while found := self._write(_claim, self._mine, seen if time.monotonic() - since >= LEASE_S else ""):
+        while found := self._write(self._claim, seen if time.monotonic() - since >= LEASE_S else ""):
             holder, alive, renewed = found
             if alive or (seen and seen != renewed):
                 raise _locked(self._uri, holder)
@@ -338,6 +400,9 @@ class _RenewedRecord:
                 log.info("image_use_awaited", holder=holder, wait_s=LEASE_S, why="it ended without saying so, or is away")
                 seen, since = renewed, time.monotonic()
             time.sleep(_LOOK_S / 2)
+
+    def _claim(self, root: Root, silent: str) -> _Holder | None:
+        return _claim(root, self._mine, silent)
 
     def _watch(self) -> None:
         while not self._ending.wait(_RENEW_S):
@@ -367,16 +432,69 @@ class _RenewedRecord:
             connection.close()
 
 
-def _claim(root: Root, mine: ImageUse, silent: str) -> tuple[str, bool, str] | None:
-    """Take the use of the image; return None, or its holder, True if that process lives here, and a mark that each renewal changes.
+class _SharedRecord(_RenewedRecord):
+    """Use of the image with others that have registered as kernels. It has no record of its own: only an exclusive one is ended that
+    nobody renews."""
 
-    :param silent: mark of a holder that is taken for gone.
-    """
+    def __init__(self, db: ZODB.DB, uri: str) -> None:
+        self._db, self._uri = db, uri
+        self._take()
+
+    def _claim(self, root: Root, silent: str) -> _Holder | None:
+        if (found := _exclusive_holder(root, silent)) is not None:
+            return found
+        if _RECORD in root and not root[_RECORD].ended:
+            root[_RECORD].ended = True
+        return None
+
+    def ensure(self) -> bool:
+        try:
+            holder = self._write(_holder)
+        except Exception as e:
+            if away_error(e) is None:
+                raise
+            return False
+        if holder:
+            raise ImageFailed(f"the image {self._uri} was taken by {holder} while its server was away; this daemon wrote nothing since")
+        return True
+
+    def release(self) -> None:
+        """Do nothing: the kernel's record says that it has left."""
+
+
+_Holder = tuple[str, bool, str]
+"""Holder of an image in words, True if that process lives here, and a mark that each renewal changes."""
+
+
+def _holder(root: Root) -> str:
+    held: ImageUse | None = root.get(_RECORD)
+    return "" if held is None or held.ended else held.holder
+
+
+def _exclusive_holder(root: Root, silent: str) -> _Holder | None:
+    """Return the daemon that has the image to itself; None where there is none, or its mark is `silent`."""
     held: ImageUse | None = root.get(_RECORD)
     if held is not None and not held.ended and held.is_alive() is not False:
         mark = f"{held.boot} {held.pid} {held.began} {held.renewals}"
         if mark != silent:
             return held.holder, bool(held.is_alive()), mark
+    return None
+
+
+def _claim(root: Root, mine: ImageUse, silent: str) -> _Holder | None:
+    """Take the use of the image; return None, or who has it.
+
+    :param silent: mark of a holder that is taken for gone.
+    """
+    if (found := _exclusive_holder(root, silent)) is not None:
+        return found
+    if kernels.KERNELS in root:
+        depend_on(root[kernels.KERNELS])  # a kernel that registers at this moment writes it
+    if living := [one for one in kernels.listed(root) if not one.gone]:
+        mark = " ".join(f"{one.name}:{one.beat}" for one in living)
+        if mark != silent:
+            return f"kernel {living[0].name} (it runs with image.kernels = many)", False, mark
+        kernels.end_all(root)
     root[_RECORD] = ImageUse(mine.holder, mine.boot, mine.pid, mine.began)
     return None
 
@@ -386,6 +504,8 @@ def _renew(root: Root, mine: ImageUse) -> str:
     held: ImageUse | None = root.get(_RECORD)
     if held is None or not held.is_of(mine):
         return held.holder if held is not None else "nobody"
+    if held.ended:
+        return "several kernels"
     held.renewals += 1
     return ""
 

@@ -22,6 +22,7 @@ import pickle
 import random
 import struct
 import time
+from collections.abc import Callable
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -35,7 +36,7 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, record_pickler, server, zodb_patches
+from batos.image import blobs, checksums, kernels, record_pickler, server, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
@@ -147,6 +148,10 @@ _DAMAGE = (
 _RECOVER = f"{REMEDY}, or salvage the intact records with `python -m ZODB.fsrecover DAMAGED NEW`; the file was not changed"
 
 
+Prepare = Callable[[Any], None]
+"""Prepares a storage before it is used."""
+
+
 def file_path(uri: str) -> pathlib.Path | None:
     """Return the path of a `file://` image; None for other storages."""
     if not uri.startswith("file://"):
@@ -163,11 +168,14 @@ def shown_uri(uri: str) -> str:
     return uri.replace(f":{password}@", ":…@", 1) if password else uri
 
 
-def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool = False) -> ZODB.DB:
+def open_database(
+    uri: str, *, cache_size: int, pool_size: int, read_only: bool = False, prepare: Prepare = server.bound_sessions
+) -> ZODB.DB:
     """Open the database behind `uri`.
 
     :param cache_size: objects that a connection keeps loaded (a loaded object takes about 1 KiB a connection).
     :param pool_size: connections open at once; ZODB only warns above it.
+    :param prepare: prepares the storage before it is used.
     :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
     :raises ConfigError: for a URI that no storage answers to.
     """
@@ -186,7 +194,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
                 check_tail(path)
             elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
                 private_files.create(path).close()
-        return _open(factory, options, str(path or shown_uri(uri)), path)
+        return _open(factory, options, str(path or shown_uri(uri)), path, prepare)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -260,12 +268,12 @@ def require_checksums(root: Root) -> None:
 def probe(uri: str) -> dict[str, Any]:
     """Look at an image without changing it, also beside a running daemon (a file's view is frozen at this moment).
 
-    :returns: `format`, `objects`, `bytes`, `locked` (a daemon has it open), `exists`.
+    :returns: `format`, `objects`, `bytes`, `locked` (a daemon has it open), `exists`, `kernels` (names of those that serve it).
     :raises ImageError: as `open_database`.
     """
     path = file_path(uri)
     if path and not path.exists():
-        return {"exists": False, "locked": False, "objects": 0, "bytes": 0, "format": FORMAT}
+        return {"exists": False, "locked": False, "objects": 0, "bytes": 0, "format": FORMAT, "kernels": []}
     locked = path is not None and _is_locked(path)
     db = open_database(uri, cache_size=400, pool_size=7, read_only=True)
     try:
@@ -278,6 +286,7 @@ def probe(uri: str) -> dict[str, Any]:
                 "objects": len(db.storage),
                 "bytes": db.getSize(),
                 "format": root.get("format", FORMAT),
+                "kernels": [one.name for one in kernels.listed(root) if not one.gone],
             }
     finally:
         db.close()
@@ -340,14 +349,14 @@ _OPENINGS = 5  # tries to open one image
 _SCHEMA_RACES = ("UniqueViolation", "DuplicateTable", "DuplicateObject", "InternalError_")  # of PostgreSQL
 
 
-def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, tries: int = _OPENINGS) -> ZODB.DB:
+def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, prepare: Prepare, tries: int = _OPENINGS) -> ZODB.DB:
     record_pickler.use_record_writer()
     storage = None
     try:
         storage = factory()
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
-        server.bound_sessions(storage)
+        prepare(storage)
         return ZODB.DB(CheckedStorage(storage, name), **options)
     except BaseException as e:
         if storage is not None:
@@ -358,7 +367,7 @@ def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path |
         if tries > 1 and (isinstance(e, POSException.ConflictError) or type(e).__name__ in _SCHEMA_RACES):
             if path is None:
                 time.sleep(random.uniform(0.05, 0.3))
-            return _open(factory, options, name, path, tries - 1 if path is None else 1)
+            return _open(factory, options, name, path, prepare, tries - 1 if path is None else 1)
         raise
 
 

@@ -61,11 +61,14 @@ class Unit:
 
 
 @contextlib.asynccontextmanager
-async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committer) -> AsyncIterator[Unit]:
+async def unit_of_work(
+    idle: Idle, views: Views, db: ZODB.DB, committer: Committer, check: Callable[[Root], object] | None = None
+) -> AsyncIterator[Unit]:
     """Commit at a normal exit unless doomed; abort otherwise.
 
     :param idle: connections that no unit uses; one is taken from here, and comes back.
     :param views: list of the connections in use.
+    :param check: part of the transaction, run first; what it raises ends the unit.
     :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
     """
     tm, connection = idle.popleft() if idle else _opened(db)
@@ -74,6 +77,8 @@ async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committ
         tm.begin()
         views.add(connection)
         unit = Unit(connection, tm)
+        if check is not None:
+            check(unit.root)
         yield unit
         if not tm.isDoomed():
             await committer.commit(tm)

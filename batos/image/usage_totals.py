@@ -1,6 +1,8 @@
 """Total cost of all missions by model: exact over restarts and kills, and without a record that missions would
 conflict on.
 
+A kernel that shares the image counts what it paid for itself since its start, and tells the durable total beside that.
+
 The truth is in the journals. A durable total covers all ended missions up to one of them. Later missions, and the few
 earlier ones that have not ended, are read at the start; costs from then on are added in memory. From time to time a
 system transaction, which rides along with others, moves the durable total up.
@@ -18,7 +20,7 @@ import structlog
 from batos.errors import ImageDamaged
 from batos.image import journal
 from batos.image.journal import InferenceRecord, ModelCost, merged, spent_by, spent_on
-from batos.image.ledger import Costs, ledger_of
+from batos.image.ledger import Costs, ledger_of, unfinished
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import FINAL, MILESTONE, next_numbered, numbered, of_numbers
 from batos.objects import Root
@@ -49,7 +51,9 @@ class CostMeter:
         self._folded = 0
 
     def begin(self) -> None:
-        """Read earlier costs in the background. Call it before any mission is thought about."""
+        """Read earlier costs in the background, where the image is this daemon's alone. Call it before any mission is thought about."""
+        if self._image.kernel:
+            return
         stack = contextlib.ExitStack()
         root = stack.enter_context(self._image.snapshot())  # now: what is paid from here on is added by `add`
         self._reading = asyncio.create_task(self._read(stack, root), name="costs")
@@ -77,11 +81,15 @@ class CostMeter:
         self._add(spent_by(inference))
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about costs for `info`; `counting` while earlier missions are still being read."""
+        """Return the facts about costs for `info`; `counting` while earlier missions are still being read. Those of a kernel among several
+        name the `kernel`, and are of its time; `durable` is what all kernels paid for the ended missions up to the one of number `until`.
+        """
         rows = [self._spent[model] for model in sorted(self._spent)]
         facts: dict[str, Any] = {**_plain(rows), "by_model": {row.model: _plain([row]) for row in rows}}
         if self._reading is not None and not self._reading.done():
             facts["counting"] = True
+        if self._image.kernel:
+            facts |= {"kernel": self._image.kernel, "durable": self._image.read(_durable)}
         return facts
 
     async def fold(self) -> int:
@@ -90,7 +98,7 @@ class CostMeter:
         if counted.until <= self._folded:
             return 0
         self._folded = counted.until
-        self._image.committer.defer(add_to_total, counted)
+        self._image.defer(add_to_total, counted)
         return counted.until
 
     async def stop(self) -> None:
@@ -132,8 +140,27 @@ def missions_to_count(root: Root) -> CountedMissions:
 def add_to_total(root: Root, counted: CountedMissions) -> None:
     """Set the durable total. A system transaction."""
     costs: Costs = ledger_of(root).costs
-    if counted.until > costs.until:
+    reopened = {mission.number for mission in unfinished(root)} - set(counted.apart)
+    if counted.until > costs.until and all(number > counted.until for number in reopened):  # else it is counted the next time
         costs.until, costs.apart, costs.by_model = counted.until, counted.apart, tuple(tuple(row) for row in counted.rows)
+
+
+def uncount(root: Root, mission: Any) -> None:
+    """Take a mission out of the durable total, since it goes on: it is counted when it has ended again. Part of a transaction."""
+    costs: Costs = ledger_of(root).costs
+    if mission.number > costs.until or mission.number in costs.apart:
+        return
+    minus = [
+        ModelCost(row.model, -row.inferences, -row.prompt_tokens, -row.answer_tokens, -row.model_ms)
+        for row in spent_on(journal.of(mission))
+    ]
+    costs.by_model = tuple(tuple(row) for row in merged([*(ModelCost(*row) for row in costs.by_model), *minus]))
+    costs.apart = tuple(sorted((*costs.apart, mission.number)))
+
+
+def _durable(root: Root) -> dict[str, Any]:
+    costs: Costs = ledger_of(root).costs
+    return {"until": costs.until, **_plain([ModelCost(*row) for row in costs.by_model])}
 
 
 def _spent_on(missions: Iterable[Any]) -> list[ModelCost]:

@@ -94,7 +94,8 @@ class Gist(NamedTuple):
 class CuratorHearer(Protocol):
     """Listener for committed changes (`batos.app.memory.MemoryRuntime`)."""
 
-    collection: Collection
+    @property
+    def collection(self) -> Collection: ...
 
     def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None: ...
     def brought_back(self, change: archiver.MemoryChange) -> None: ...
@@ -157,8 +158,7 @@ class Curator:
                 async with asyncio.timeout(self._limits.check_s):
                     await self._woken.wait()
             self._woken.clear()
-            if time.monotonic() - self._flushed >= self._limits.flush_s:
-                self.flush()
+            self.flush_due()
             try:
                 if await in_helper(self._image.read, curation.unsummarised):
                     async with self._alone:
@@ -169,6 +169,11 @@ class Curator:
                     await self.round(why)
             except (BatosError, OSError) as e:  # a full disk or a damaged archive: the next round tries again
                 log.warning("curator_skipped", error=str(e))
+
+    def flush_due(self) -> None:
+        """Store the counted reads soon, if it is time."""
+        if time.monotonic() - self._flushed >= self._limits.flush_s:
+            self.flush()
 
     def flush(self) -> None:
         """Store the counted reads soon."""

@@ -269,7 +269,8 @@ MERGES = 8  # greatest number of merges of parts of one log in such a clean-up
 class VectorsHearer(Protocol):
     """Listener that learns of each commit (`batos.app.memory.MemoryRuntime`)."""
 
-    collection: Collection
+    @property
+    def collection(self) -> Collection: ...
 
     def count(self) -> int: ...
     def stored(self, segment: Any, dropped: list[int]) -> None: ...
@@ -306,6 +307,7 @@ class EmbeddingWorker:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        self._identity = ""
         while True:
             self._more.clear()
             try:

@@ -22,6 +22,7 @@ from batos.image.daemon_files import DaemonFiles
 from batos.image.living_image import LivingImage
 from batos.memory.files import LeftOut, files_in
 from batos.memory.ingest import PASSING, SHUT, Ingest, IngestLimits, files_known
+from batos.memory.machines import drop_machine, elsewhere, keep_machine
 from batos.memory.store import library_of
 from batos.objects import Root
 
@@ -81,9 +82,12 @@ class FolderWatcher:
 
     async def run(self) -> None:
         """Look through the folders until cancelled."""
+        self._before.clear()
         while True:
-            for folder, told in self._image.read(lambda root: dict(library_of(root).watched)).items():
+            for folder, (told, machine) in self._image.read(_watched).items():
                 try:
+                    if machine:
+                        raise Unreadable(f"{folder} is on {machine}, and no kernel of that machine leads now")
                     await self._look(folder, told)
                 except (BatosError, OSError) as e:
                     if folder not in self.away:
@@ -184,9 +188,16 @@ def _identity(folder: str) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
+def _watched(root: Root) -> dict[str, tuple[tuple[Any, ...], str]]:
+    """Return the watched folders, with what is noted of each, and the name of its machine if it is another one."""
+    return {folder: (told, elsewhere(root, folder)) for folder, told in library_of(root).watched.items()}
+
+
 def _watch(root: Root, folder: str, identity: tuple[Any, ...] | None) -> None:
     watched = library_of(root).watched
+    drop_machine(root, folder)
     if identity is not None:
         watched[folder] = identity
+        keep_machine(root, [folder])
     elif watched.pop(folder, None) is None:
         raise Unreadable(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import pathlib
 import stat
@@ -34,6 +35,7 @@ from batos.memory import readers
 from batos.memory.chunking import ChunkLimits
 from batos.memory.drafts import Draft, bounded
 from batos.memory.files import File, LeftOut, files_in, read_file, stamp_of
+from batos.memory.machines import drop_machine, elsewhere, keep_machine
 from batos.memory.records import Section
 from batos.memory.section_builder import KnownName, Shelved, Shelver, digest_of
 from batos.memory.segments import Segment, build
@@ -42,6 +44,7 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.memory")
 _TEXT = 4  # greatest number of characters from one file, as a multiple of the largest file's bytes: a table repeats its columns in each row
+_LOOKED = 100  # files of the queue
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
@@ -257,6 +260,11 @@ class Ingest:
             self._more.set()
         return found, refused
 
+    def look(self, root: Root) -> None:
+        """Go on if files of this machine wait which another kernel queued."""
+        if not self.under_way and any(not elsewhere(root, path) for path in itertools.islice(library_of(root).queue, _LOOKED)):
+            self._more.set()
+
     def listen(self, listener: Callable[[Facts], object]) -> Callable[[], None]:
         """Call `listener` for every file with `path`, `state`, `chunks`, and `code` and `message` if it was refused. Return a function
         that ends this.
@@ -309,7 +317,8 @@ class Ingest:
     # --- the work
 
     async def run(self) -> None:
-        """Read the queued files, and files that are queued later, until cancelled."""
+        """Read the queued files, and files that are queued later, until cancelled. It may be run again then."""
+        self._stopping = False
         try:
             await self._go_on()
         finally:
@@ -327,8 +336,13 @@ class Ingest:
                 await self._one(path, attempts)
                 self._begun.discard(path)
                 self.trouble = ""
-            except IngestStopped:
-                return
+            except (IngestStopped, asyncio.CancelledError) as e:
+                if path in self._begun:
+                    self._begun.discard(path)
+                    self._image.later(take_back_attempt, path)
+                if isinstance(e, IngestStopped):
+                    return
+                raise
             except (OSError, BatosError) as e:  # the commit failed: earlier batches stay, and the file stays in the queue
                 self.trouble = _trouble(e)
                 log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._limits.retry_s)
@@ -441,9 +455,9 @@ def _trouble(e: OSError | BatosError) -> str:
 
 
 def next_file(root: Root) -> tuple[str | None, int]:
-    """Return a file that waits, and the attempts at it."""
+    """Return a file of this machine that waits, and the attempts at it."""
     queue = library_of(root).queue
-    path = queue.minKey() if queue else None
+    path = next((path for path in queue if not elsewhere(root, path)), None)
     return path, 0 if path is None else queue[path]
 
 
@@ -475,6 +489,7 @@ def queue_files(root: Root, paths: list[str], most: int) -> None:
         raise Busy(f"{len(library.queue)} files wait to be read already; ask again later")
     for path in paths:
         library.queue.setdefault(path, 0)  # a watcher asks again after a restart; the count of attempts goes on
+    keep_machine(root, paths)
 
 
 def begin_file(root: Root, path: str) -> None:
@@ -484,9 +499,17 @@ def begin_file(root: Root, path: str) -> None:
         queue[path] += 1
 
 
+def take_back_attempt(root: Root, path: str) -> None:
+    """Take back an attempt at a file that was ended in order."""
+    queue = library_of(root).queue
+    if queue.get(path, 0) > 0:
+        queue[path] -= 1
+
+
 def _done(root: Root, path: str, stamp: tuple[int, int]) -> None:
     library = library_of(root)
     library.queue.pop(path, None)
+    drop_machine(root, path)
     library.refused.pop(path, None)
     if library.stamps.get(path) != stamp and _followed(library, path):
         library.stamps[path] = stamp
@@ -524,11 +547,14 @@ def store_batch(
     :param number: number of the file's document.
     :param facts: facts of the file's document.
     :param sections: all that the document has with these.
-    :returns: the chunks that the memory let go of; None if some of `sections` are gone meanwhile, and nothing was stored.
+    :returns: the chunks that the memory let go of; None if the document or some of `sections` are gone meanwhile, and nothing was stored.
     """
     path, stamp = file
     library = library_of(root)
     new = {shelf.section.number for shelf in shelves}
+    document = library.documents.get(number)
+    if document is not None and path not in document.sources:
+        return None  # it was left to another path of the same content meanwhile
     if not all(section in new or section in library.sections for section in sections):
         return None  # a mission forgot the document meanwhile, or the curator archived a part of it
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []
@@ -571,6 +597,7 @@ def _vanished(root: Root, path: str) -> list[int]:
 def _refuse(root: Root, path: str, stamp: tuple[int, int], error: Facts, cause: str, most: int) -> None:
     library = library_of(root)
     library.queue.pop(path, None)
+    drop_machine(root, path)
     library.refused[path] = (error["code"], error["message"], round(time.time(), 3), cause)
     library.stamps[path] = stamp
     while len(library.refused) > most:

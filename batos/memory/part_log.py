@@ -114,6 +114,20 @@ class Drops(NamedTuple):
     """Age of the newest part at the time of the view: later parts have no drops, whatever `ages` says."""
 
 
+class LogEntry(NamedTuple):
+    """A part of a log, with its key. A part never changes, and a key never names another part."""
+
+    key: int
+    part: Any
+    mask: Array | None
+    """True for the rows that do not count; None: all count."""
+
+    def ids(self) -> Array:
+        """Return int64: the ids of the rows that count."""
+        held: Array = self.part.held()
+        return held if self.mask is None else held[~self.mask]
+
+
 class PartLog(Persistent):
     """Base of the logs. A part is persistent and has `len`, and `held()`: the ids of its rows."""
 
@@ -122,6 +136,8 @@ class PartLog(Persistent):
     MOST: ClassVar[int]
     """Greatest number of rows of a part. It bounds the time for which a merge blocks the image."""
     _tail: Tail | None = None  # None in an image of an earlier version, until `complete`
+    purges = 0
+    """Number of purges that ended: each took records of drops away."""
 
     def __init__(self) -> None:
         self.clear()
@@ -131,7 +147,7 @@ class PartLog(Persistent):
         self._parts = LOBTree({_FIRST: (0, None)})
         """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time; its last bits count the rewrites."""
         self._gone = LLBTree({_FIRST: _FIRST})
-        """Id -> age: in parts of this age or older, rows of the id do not count. More than `_EVER`: no rows of the id count until it is
+        """Id -> age: in parts of this age or older, rows of the id do not count. More than `EVER`: no rows of the id count until it is
         added again.
         """
         self._tail = Tail()
@@ -145,7 +161,7 @@ class PartLog(Persistent):
         """Drop the entries of these ids; they can be added again. Unknown ids are ignored."""
         # The mark covers parts of any age: a concurrent merge may move the rows into a part that is newer than all that this transaction
         # sees.
-        mark = _EVER + (self._newest() >> _TURNS)
+        mark = EVER + (self._newest() >> _TURNS)
         self._gone.update(dict.fromkeys(map(int, ids), mark))
 
     def tidy(self) -> bool:
@@ -186,6 +202,8 @@ class PartLog(Persistent):
         for id, age in zip(drops.ids.tolist(), drops.ages.tolist(), strict=True):
             if id != _FIRST and self._gone.get(id) == age:  # not if the id was dropped again
                 del self._gone[id]
+        if len(drops.ids) > 1:
+            self.purges += 1
         return None
 
     def dropped(self) -> int:
@@ -230,6 +248,36 @@ class PartLog(Persistent):
     def _state(self) -> Any:
         """Return a value that changes as soon as anything is added, dropped or merged."""
         return list(self._parts), list(self._tail or ()), list(self._gone.items())
+
+    def keys(self) -> list[int]:
+        """Return the keys of all parts, the oldest first."""
+        return [key for key, _, _ in self._entries()]
+
+    def marks(self) -> dict[int, int]:
+        """Return the drops that are recorded: id -> age. Rows of the id do not count in parts of this age or older; an age above `EVER`
+        covers all parts, until the id is added again.
+        """
+        marks = dict(self._gone.items())
+        marks.pop(_FIRST, None)
+        return marks
+
+    def entry(self, key: int, drops: Drops) -> LogEntry:
+        """Return the part of a key, loaded; deactivate it after use.
+
+        :param drops: what `drops` returned in this transaction.
+        """
+        part = self._home(key)[key][1]
+        part._p_activate()
+        return LogEntry(key, part, _mask(key, part, drops))
+
+    def serials(self) -> tuple[bytes, ...]:
+        """Return the serials of the log's records, without those of its parts: they differ as soon as anything is added, dropped or
+        merged. The log is one that a connection has loaded.
+        """
+        tail = self._tail
+        if tail is not None:
+            tail._p_activate()
+        return (tail._p_serial if tail is not None else b"", *_leaf_serials(self._parts), *_leaf_serials(self._gone))
 
     def sizes(self) -> list[int]:
         """Return the number of rows of each part, the oldest part first."""
@@ -299,12 +347,22 @@ _FIRST = BEGIN = -(2**63)
 """Key of a permanent entry: a tree that was empty, or whose first entry is deleted, conflicts with concurrent additions."""
 TAIL = 64
 """Greatest number of the newest small parts, which share one record."""
-_EVER = 1 << 60
+EVER = 1 << 60
 """A number above every age."""
 _TURNS = 10
 """Bits of a key that change when a part is rewritten. The other bits are microseconds: 64 bits last for 280 years."""
 _lock = threading.Lock()
 _last = 0
+
+
+def _leaf_serials(tree: Any) -> Iterator[bytes]:
+    tree._p_activate()
+    yield tree._p_serial
+    leaf = tree._firstbucket
+    while leaf is not None:
+        leaf._p_activate()
+        yield leaf._p_serial
+        leaf = leaf._next
 
 
 def _mask(key: int, part: Any, drops: Drops) -> Array | None:

@@ -3,7 +3,7 @@
 * Facts narrow a search to documents and list them: zope.index field and keyword indexes over document numbers. Day, speaker and kind of a
   chunk are elsewhere, in the facts that searches keep in memory (`batos.memory.segments.FACTS`).
 * Counts are stored with each change, because a tree knows its size only by a walk through all its leaves.
-* The process hands out numbers, so that missions do not all write one counter in the image.
+* The process hands out numbers, so that missions do not all write one counter in the image. Those of each run lie in an epoch of its own.
 * Numbers ascend, so trees grow at their end. A tree frees a leaf only with its last entry: where most entries leave and a few stay here
   and there, there are as many leaves as ever, each a record. `sparse_keys` finds such entries, `reinsert` packs them together.
 """
@@ -18,6 +18,7 @@ import BTrees
 from BTrees.LLBTree import LLTreeSet
 from BTrees.LOBTree import LOBTree
 from persistent import Persistent
+from ZODB.POSException import ConflictError
 
 from batos.errors import InvalidInput
 
@@ -125,9 +126,24 @@ class Epoch(Persistent):
 
     __module__ = "batos.memory"
     value: int = 0
+    taken: int = 0
+    """Number of epochs that were taken before anything was stored: by kernels that share the image."""
 
-    def _p_resolveConflict(self, old: Any, saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-        """Merge two first transactions of one run: both hold the same value."""
+    def take(self) -> int:
+        """Take an epoch that nobody else gets, in the open transaction."""
+        epoch = self.value
+        self.value += 1
+        self.taken += 1
+        return epoch
+
+    def _p_resolveConflict(self, old: dict[str, int], saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+        """Merge two first transactions of one run: both hold the same value.
+
+        :raises ConflictError: if one of them takes an epoch that the other may have, too.
+        """
+        were = old.get("taken", 0)
+        if were != new.get("taken", 0) or were != saved.get("taken", 0):
+            raise ConflictError("two kernels took the same epoch")
         return max(saved, new, key=lambda state: state["value"])
 
 

@@ -227,20 +227,35 @@ class Collection:
     @classmethod
     def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
         """Return all that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
+        made = cls.of(text.segments(), room=room)
+        if vectors is not None:
+            made.serve(Maker(vectors.identity, vectors.place), vectors.dimensions)
+            for ids, block in vectors.blocks():
+                made.vectors(ids, block)
+        return made
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], *, room: int = ROOM) -> Collection:
+        """Return a collection of all chunks of these segments, without vectors."""
         made = cls(room=room)
-        segments = text.segments()
         facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)], dtype=FACTS)
         rows = made._begin(facts)
         base = 0
         for segment in segments:
             made._join(RankedSegment.of(segment, rows[base : base + len(segment)]))
             base += len(segment)
-        if vectors is not None:
-            made.maker = Maker(vectors.identity, vectors.place)
-            made._widen(vectors.dimensions)
-            for ids, block in vectors.blocks():
-                made.vectors(ids, block)
         return made
+
+    @_whole
+    def serve(self, maker: Maker, dimensions: int) -> None:
+        """Take vectors of that embedder from now on; there are none yet, or some of its own.
+
+        :param dimensions: numbers of a vector.
+        :raises ValueError: if vectors of another length are there.
+        """
+        self.maker = maker
+        self._widen(dimensions)
+        self._view = None
 
     def view(self) -> View:
         """Return the current view, for one search; it is the same object until something changes."""
@@ -315,7 +330,28 @@ class Collection:
             self.dropped += len(rows)
             self._ranking = self._view = None
 
-    def excerpt(self, ids: Sequence[int]) -> tuple[Segment, Array, Array]:
+    @_whole
+    def drop_vectors(self, ids: Array | Sequence[int]) -> None:
+        """Leave chunks without vectors; ignore chunks that the collection does not hold."""
+        rows = self._alive(np.asarray(ids, np.int64))
+        rows = rows[rows >= 0]
+        if len(rows) and self._has[rows].any():
+            self._has = self._has.copy()  # a copy: each view keeps those of its time
+            self._has[rows] = False
+            self._view = None
+
+    def holds(self, ids: Array) -> Array:
+        """Return bool: True for each of these chunks that the collection holds."""
+        with self._lock:
+            return self._alive(np.asarray(ids, np.int64)) >= 0
+
+    def holds_vectors(self, ids: Array) -> Array:
+        """Return bool: True for each of these chunks that has its vector here."""
+        with self._lock:
+            rows = self._alive(np.asarray(ids, np.int64))
+            return (rows >= 0) & self._has[rows] if self.size else rows >= 0
+
+    def excerpt(self, ids: Sequence[int] | Array) -> tuple[Segment, Array, Array]:
         """Return copies of some chunks' index entries and vectors (float16[n, d]), and a mask of the chunks that have a vector."""
         with self._lock:
             rows, parts, matrix, has = self._alive(np.asarray(ids, np.int64)), tuple(self._parts), self._matrix, self._has
@@ -394,7 +430,9 @@ class Collection:
             most = min(_MOST, _FAN * 2 * len(last[-1].rows))
             if len(last[0].rows) > most or sum(len(part.rows) for part in last) > most:
                 return
-            self._parts[-_FAN:] = [RankedSegment.of(merge([part.segment for part in last]), np.concatenate([part.rows for part in last]))]
+            masks = [mask if (mask := self._gone[part.rows]).any() else None for part in last]
+            rows = [part.rows if mask is None else part.rows[~mask] for part, mask in zip(last, masks, strict=True)]
+            self._parts[-_FAN:] = [RankedSegment.of(merge([part.segment for part in last], masks), np.concatenate(rows))]
 
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._facts):

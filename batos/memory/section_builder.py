@@ -31,7 +31,7 @@ from batos.memory.drafts import Draft, DraftPart, bounded
 from batos.memory.records import DIGEST, FAILURE, MISSION, SUMMARY, Numbers, Passage, Section, Shelf
 from batos.memory.segments import LIVED, Array, Entry, Facts, Segment, build, speaker_key, traits
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
-from batos.memory.store import Library, library_of
+from batos.memory.store import Library, library_of, title_of
 from batos.memory.tokenizer import content_words, words
 from batos.objects import Root, UvmObject
 
@@ -139,6 +139,25 @@ def known_names(root: Root) -> list[KnownName]:
             if entity.kind == "person":
                 found.append(KnownName(entity.name))
     for number in library.by_title.values():
+        with contextlib.suppress(ImageDamaged, POSKeyError):
+            found.append(KnownName(library.documents[number].title, number))
+    return found
+
+
+def names_of(root: Root, documents: Iterable[int]) -> list[KnownName]:
+    """Return the names that these documents brought, by their titles and speakers, and titles that texts are not linked to yet.
+
+    Documents that are gone or damaged bring none.
+    """
+    library, found = library_of(root), list[KnownName]()
+    titles = set(library.unlinked.keys("", excludemin=True))
+    for number in documents:
+        with contextlib.suppress(ImageDamaged, POSKeyError):
+            document = library.documents.get(number)
+            if document is not None:
+                titles.add(title_of(document))
+                found += (KnownName(speaker) for speaker in document.speakers)
+    for number in filter(None, (library.by_title.get(title) for title in sorted(titles))):
         with contextlib.suppress(ImageDamaged, POSKeyError):
             found.append(KnownName(library.documents[number].title, number))
     return found
@@ -399,17 +418,18 @@ def store_vectors(root: Root, identity: str, made: Sequence[EmbeddedSection]) ->
     ids: list[int] = []
     rows, entries, dropped = [], [], []
     for one in made:
-        if waiting is None or library.sections.get(one.was.number) != tuple(one.was[1:]):
-            continue  # forgotten or changed meanwhile: the new version waits for its own vectors
+        number = one.was.number
+        if waiting is None or number not in waiting or library.sections.get(number) != tuple(one.was[1:]):
+            continue  # forgotten, changed or embedded by another kernel meanwhile: a new version waits for its own vectors
         if one.shelved is None:
-            library.sections[one.was.number] = tuple(one.was._replace(cut=True)[1:])
+            library.sections[number] = tuple(one.was._replace(cut=True)[1:])
             ids += one.was.numbers
         else:
             dropped += library.recut(root, one.was, one.shelved.shelf)
             entries += one.shelved.entries
             ids += one.shelved.shelf.section.numbers
         rows.append(one.vectors)
-        waiting.remove(one.was.number)
+        waiting.remove(number)
     if not ids:
         return StoredVectors(None, [], [], np.zeros((0, 0), np.float32))
     segment = build(entries) if entries else None

@@ -16,6 +16,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -291,6 +292,30 @@ def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = Non
         counts=counts[order],
         links=links,
     )
+
+
+def signatures(segment: Segment) -> Array:
+    """Return uint64: a number for each row, which differs where the row's facts, words or links do."""
+    found = np.zeros(len(segment), np.uint64)
+    for column, name in enumerate(("id", *_COLUMNS)):
+        found += _scattered(segment.facts[name].astype(np.int64).view(np.uint64) ^ np.uint64(column << 56))
+    hashes = (blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest() for term in segment.terms)
+    terms = np.frombuffer(b"".join(hashes), np.uint64).repeat(segment.starts[1:] - segment.starts[:-1])
+    np.add.at(found, segment.rows, _scattered(terms + segment.counts.astype(np.uint64)))
+    order = np.argsort(segment.ids, kind="stable")
+    linked = order[np.searchsorted(segment.ids, segment.links[:, 0], sorter=order)]
+    np.add.at(found, linked, _scattered(segment.links[:, 1].astype(np.uint64) ^ np.uint64(1 << 63)))
+    return found
+
+
+def _scattered(numbers: Array) -> Array:
+    """Return each number's hash (the finaliser of splitmix64)."""
+    found = numbers.astype(np.uint64)
+    found ^= found >> np.uint64(30)
+    found *= np.uint64(0xBF58476D1CE4E5B9)
+    found ^= found >> np.uint64(27)
+    found *= np.uint64(0x94D049BB133111EB)
+    return found ^ (found >> np.uint64(31))
 
 
 class StoredSegment(Persistent):

@@ -22,7 +22,7 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 from ZODB.POSException import POSKeyError
 
-from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.errors import ImageDamaged, ImageError, InvalidInput, UnknownSource
 from batos.image import blobs
 from batos.memory.records import EPOCH, UNTITLED, Catalogue, Change, Counts, Epoch, GrowingTree, Section, Shelf
 from batos.objects import Root, UvmObject
@@ -144,8 +144,13 @@ def summary_source(number: int) -> str:
 
 
 def epoch_of(root: Root) -> int:
-    """Return the epoch of a new run of the process. The transaction that stores the first object of the run stores it, too."""
+    """Return the epoch of a new run of a process that has the image to itself. The transaction of its first object stores it, too."""
     return int(library_of(root).epoch.value)
+
+
+def take_epoch(root: Root) -> int:
+    """System transaction: take the epoch of a kernel that shares the image. No other run of a process gets its numbers, at any time."""
+    return int(library_of(root).epoch.take())
 
 
 class Library(Persistent):
@@ -154,6 +159,8 @@ class Library(Persistent):
     __module__ = "batos.memory"
     change: Change | None = None
     """A change of embedder: searches use the vectors of the old embedder while the worker makes those of the new one. None: no change."""
+    machines: Any = None
+    """Queued files and watched folders -> name of their machine, where several kernels serve the image: see `batos.memory.machines`."""
 
     def __init__(self) -> None:
         from batos.memory.text_index import SegmentedText  # late import: these two need numpy
@@ -272,9 +279,12 @@ class Library(Persistent):
         :param segment: index entries of the new chunks (`batos.memory.segments.Segment`); None if there are none.
         :param sections: numbers of all its sections, in order; its other sections are dropped.
         :returns: numbers of the dropped chunks.
+        :raises ImageError: if one of the numbers is another document's, which stays as it is.
         """
         self._claim(number)
         document = self.documents.get(number)
+        if document is not None and not set(document.sources) & {*facts.get("sources", document.sources)}:
+            raise _taken(f"{number} is the number of {document.source!r}, not of {facts['sources'][0]!r}")
         if document is None:
             document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
             self.counts.add(documents=1)
@@ -324,6 +334,7 @@ class Library(Persistent):
 
     def take_out(self, document: UvmObject) -> list[int]:
         """Remove a document: like `forget`, also for the summary of an archive."""
+        document._p_changed = True  # a transaction that changes it just now must not keep what is gone
         self._unlist(document)
         remove_title(self, title_of(document), document.number, for_good=True)
         dropped = self._forget_summaries([document.number]) + self._forget_archived(document) + self.drop_sections(document.sections)
@@ -397,14 +408,18 @@ class Library(Persistent):
     def _place(self, root: Root, document: UvmObject, shelf: Shelf) -> None:
         prototype, section = root["lobby"].traits.chunk, shelf.section
         self._claim(section.first)
+        if self.sections.get(section.number, (document.number,))[0] != document.number:
+            raise _taken(f"{section.number} is the number of another document's section")
         self._enter(section)
         for number, passage in zip(section.numbers, shelf.passages, strict=True):
+            if number in self.chunks:
+                raise _taken(f"{number} is the number of {self.chunks[number]!r} already")
             slots: dict[str, Any] = {"parent*": prototype, "number": number, "document": document, "text": passage.text}
             if passage.speaker:
                 slots["speaker"] = passage.speaker
             if passage.mentioned:
                 slots["mentioned"] = passage.mentioned
-            self.counts.add(chunks=number not in self.chunks)
+            self.counts.add(chunks=1)
             self.chunks[number] = UvmObject(**slots)
             add_mentions(self, root, self.chunks[number])
 
@@ -501,6 +516,10 @@ def _forget_archived(root: Root, document: UvmObject) -> list[int]:
     for name in ("archives", "whole"):
         document._slots.pop(name, None)
     return dropped
+
+
+def _taken(what: str) -> ImageError:
+    return ImageError(f"{what}: two processes gave out one number; nothing was stored, and a restart of this daemon takes other numbers")
 
 
 def _refuse_summary(document: UvmObject) -> None:

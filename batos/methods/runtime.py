@@ -26,6 +26,7 @@ from batos.image.living_image import LivingImage
 from batos.objects import Example, Intent, Method, Primitive, UvmObject, find
 from batos.objects.json_form import oid_of
 from batos.sandbox import Activity, Sandbox, Sender
+from batos.sandbox.tracing import TraceListener
 from batos.synthesis.specification import KINDS, kind_of
 from batos.tools import connections
 
@@ -178,6 +179,8 @@ class MethodRuntime:
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
+        self.trace: TraceListener | None = None
+        """Hears of each run of a method, where a user steps through them."""
         self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.methods.policy)
         self.bus = bus or EventBus()
         self._sandbox = Sandbox(settings)
@@ -281,7 +284,7 @@ class Making:
 
     def new_activity(self) -> Activity:
         """Return the state that the methods of one run share. Clock and seed are those of the mission, so that a replay is exact."""
-        return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
+        return Activity(send=self.methods.deliver, seed=self._mission, now=self._now, trace=self.methods.trace)
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run a method in the mission's own transaction."""

@@ -42,6 +42,7 @@ from batos.mind.brief_analysis import (
     errand_of,
     has_read,
 )
+from batos.mind.cycle_stepper import CycleStepper, amend
 from batos.mind.decisions import Decisions
 from batos.mind.events import TextBatch
 from batos.mind.evidence import Evidence, EvidenceLimits
@@ -99,6 +100,9 @@ _ALONE = PromptContext()
 class Attempt:
     """One attempt at one mission."""
 
+    stepper: CycleStepper | None = None
+    """Follows the cycles of an attempt that its user steps through; None for any other."""
+
     def __init__(
         self,
         mission: MissionRecord,
@@ -134,6 +138,7 @@ class Attempt:
             self.id, services.image, services.memory, chars=EvidenceLimits.of(self.settings).chars, ask=policy.compares
         )
         self._since = time.monotonic()
+        self.saw = ""  # id of the first transaction that its view of the image does not see; empty before it has one
         self.state, self.persona, self.why = "IDLE", "", ""
         self.reached = "IDLE"  # the state of thought; it stays when the mission FAILED
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # fields of the mission's own cycle, for its events
@@ -206,6 +211,22 @@ class Attempt:
         :param drafts: the methods that are tried (see `Scope.drafts`).
         """
         return scope.enter(trial=self.tally.copy(), drafts=drafts)
+
+    # --- stepping
+
+    @property
+    def is_stepped(self) -> bool:
+        """Return True if `arrive` has to be told of each state: somebody follows the cycles, or their slots were changed."""
+        return self.stepper is not None or bool(self.decisions.amended)
+
+    async def arrive(self, cycle: UvmObject, after: int) -> None:
+        """Give a cycle the slots that its user changed for this state, and tell who follows.
+
+        :param after: number of states that the cycle was in before.
+        """
+        amend(cycle, self.decisions.amended.get((str(cycle.number), after), ()))
+        if self.stepper is not None:
+            await self.stepper.arrive(cycle, after)
 
     # --- models with the abilities that the mission needs
 

@@ -257,7 +257,7 @@ async def _added(attempt: Attempt, toolbox: Toolbox, spec: ConnectionSpec, *, ag
             held = toolbox.connections().get(spec.name)
             if held is None:
                 raise
-    if held is not None and held.spec != spec:
+    if held is not None and held.spec._replace(on=spec.on) != spec:
         raise InvalidInput(f"the name {spec.name!r} was taken meanwhile by another place, {held.spec.place}; send the message again")
 
 

@@ -14,6 +14,7 @@ from batos.image import journal
 from batos.image.living_image import LivingImage
 from batos.mind.brief_analysis import Approach
 from batos.mind.router import Route, Shares
+from batos.objects import Root
 
 
 class Decisions:
@@ -33,6 +34,8 @@ class Decisions:
         self._approaches: dict[bytes, Approach] = {}
         self._nearness: dict[bytes, float | None] = {}
         self._choices: dict[bytes, dict[str, Any]] = {}
+        self.amended: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        """Slots of cycles that the mission's user changed, as `journal.amended_of` gives them."""
 
     def recall(self) -> None:
         """Load what earlier attempts decided."""
@@ -42,6 +45,7 @@ class Decisions:
         self._nearness = dict(read(journal.nearness_of, self._mission))
         self._approaches = {mark: Approach(*fields) for mark, fields in read(journal.approaches_of, self._mission).items()}
         self._choices = {mark: json.loads(text) for mark, text in read(journal.choices_of, self._mission).items()}
+        self.amended = read(journal.amended_of, self._mission)
         record = read(journal.route_of, self._mission)
         self.route = self.route if record is None else Route.from_record(record)
 
@@ -108,6 +112,17 @@ class Decisions:
     def nearness(self, mark: bytes) -> float | None:
         """Return how near two texts are, as a cosine; None where that is not known."""
         return self._nearness.get(mark)
+
+    def write(self, root: Root) -> None:
+        """Record all decisions that are made. Part of a transaction; what is recorded already stays."""
+        if self.route is not None:
+            journal.set_route(root, self._mission, self.route.to_record())
+        for mark, shares in self._shares.items():
+            journal.add_shared(root, self._mission, mark, shares)
+        for mark, approach in self._approaches.items():
+            journal.add_approach(root, self._mission, mark, tuple(approach))
+        for mark, choice in self._choices.items():
+            journal.add_choice(root, self._mission, mark, json.dumps(choice, ensure_ascii=False))
 
     def _record(self, record: Callable[..., None], *what: Any) -> None:
         if self._records:

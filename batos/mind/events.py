@@ -6,7 +6,8 @@ Also the interfaces by which a mission of the system's own proposes a change; wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from batos.bus import EventBus, MissionEnded, StateEntered
@@ -15,13 +16,16 @@ from batos.objects import Root, UvmObject
 Event = dict[str, Any]
 Watcher = Callable[[Event], None]
 _TYPED = {"state": StateEntered, "result": MissionEnded}
+_FINAL = ("COMPLETE", "FAILED")
+_ENDS_KEPT = 4096  # ends that were told and are not told once more
 _RESTING = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT", "PROVISIONING")  # states in which a cycle does nothing
 
 
 class Events:
     """Publishes the events of missions to their watchers, and transitions and ends of missions on the daemon's bus.
 
-    All methods are called on the loop's thread; a watcher must not block.
+    Where several kernels serve one image, what another one wrote is `report`ed, and what it tells of a thought under way is `relay`ed. A
+    mission's end is told once, whoever tells it first. All methods are called on the loop's thread; a watcher must not block.
     """
 
     def __init__(self, bus: EventBus | None = None) -> None:
@@ -31,6 +35,16 @@ class Events:
         self._bus = bus or EventBus()
         self._watchers: dict[str, list[Watcher]] = {}
         self._listeners: dict[str, list[Watcher]] = {}
+        self._followed: dict[str, list[Watcher]] = {}
+        self._told: OrderedDict[str, None] | None = None
+
+    def tell_once(self) -> None:
+        """Remember the ends that are told: other kernels may report them, too."""
+        self._told = OrderedDict()
+
+    def is_told(self, mission: str) -> bool:
+        """Return True if the end of a mission was told, a short while ago."""
+        return self._told is not None and mission in self._told
 
     def watch(self, mission: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with every event of a mission, until the returned function is called."""
@@ -38,23 +52,65 @@ class Events:
 
     def listen(self, kind: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with every event of a kind (`state`, `token`, `result` ...), of every mission, until the returned function is
-        called."""
+        called. Of a thought under way at another kernel it hears what others asked for."""
         return _joined(self._listeners, kind, watcher)
+
+    def follow(self, kind: str, watcher: Watcher) -> Callable[[], None]:
+        """Listen as `listen` does, also to thoughts under way at other kernels, whose events are brought here for it."""
+        stops = (_joined(self._listeners, kind, watcher), _joined(self._followed, kind, watcher))
+
+        def stop() -> None:
+            for one in stops:
+                one()
+
+        return stop
 
     def heard(self, mission: str, kind: str) -> bool:
         """Return True if a client or a part of the daemon receives events of this kind of this mission."""
         return mission in self._watchers or kind in self._listeners or (kind in _TYPED and self._bus.is_heard(_TYPED[kind]))
 
+    def is_watched(self, mission: str) -> bool:
+        """Return True if somebody watches this mission."""
+        return mission in self._watchers
+
+    def is_followed(self, kinds: Collection[str]) -> bool:
+        """Return True if somebody follows one of these kinds of events of all missions."""
+        return not self._followed.keys().isdisjoint(kinds)
+
     def publish(self, mission: str, event: Event) -> None:
         """Call the watchers of the mission and the watchers of this kind of event; then publish on the bus."""
         kind = event["type"]
-        for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(kind, ())):
-            watcher(event)
+        if kind in _TYPED and event["state"] in _FINAL and self.is_told(mission):
+            return
+        self.relay(mission, event)
         if kind == "state" and self._bus.is_heard(StateEntered):
             self._bus.publish(StateEntered(mission, event["cycle"], event["state"], event["elapsed_s"]))
         elif kind == "result":
-            error = event.get("error")
-            self._bus.publish(MissionEnded(mission, event["state"], event.get("persona"), error["code"] if error else None))
+            self._publish_end(mission, event, here=True)
+
+    def relay(self, mission: str, event: Event) -> None:
+        """Call the watchers of the mission and the watchers of this kind of event, and nobody else."""
+        for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(event["type"], ())):
+            watcher(event)
+
+    def report(self, mission: str, event: Event) -> None:
+        """Publish what another kernel wrote about a mission: a state in which it waits, a question, its end; an end that was told is not
+        told again."""
+        if self.is_told(mission):
+            return
+        self.relay(mission, event)
+        if event["type"] == "result":
+            self._publish_end(mission, event, here=False)
+        elif event["type"] == "state" and event["state"] not in _FINAL and self._bus.is_heard(StateEntered):
+            self._bus.publish(StateEntered(mission, "", event["state"], 0.0))
+
+    def _publish_end(self, mission: str, event: Event, *, here: bool) -> None:
+        if self._told is not None:
+            self._told[mission] = None
+            if len(self._told) > _ENDS_KEPT:
+                self._told.popitem(last=False)
+        error = event.get("error")
+        self._bus.publish(MissionEnded(mission, event["state"], event.get("persona"), error["code"] if error else None, here))
 
 
 def _joined(table: dict[str, list[Watcher]], key: str, watcher: Watcher) -> Callable[[], None]:

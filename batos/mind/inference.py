@@ -25,7 +25,7 @@ from batos.bridge.inference import ChatRequest, Inference
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, InferenceFailed
-from batos.image import blobs, journal, storage
+from batos.image import blobs, journal, ownership, storage
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
 from batos.image.server import away_error
@@ -320,6 +320,8 @@ class LiveSource:
         if request.schema is None:  # the grammar of a schema starts at the beginning of an answer
             hear = self._partial.listener(place[:2], hear)
         request = await with_pictures(request, self._image)
+        if self._image.kernel:  # a kernel that stood still may have been taken for gone meanwhile: it pays for nothing more
+            request = dataclasses.replace(request, before_sent=lambda: self._image.read(ownership.still_own, self._mission))
         try:
             reply = await self._inference.chat(request, deadline_s=self._settings.inference.deadline_s, on_text=hear)
         finally:

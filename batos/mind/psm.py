@@ -610,7 +610,11 @@ async def _run(cycle: UvmObject, attempt: Attempt) -> None:
     if depth_of(cycle) == 1:
         attempt.persona, attempt.why = cycle.persona.name, cycle.why
     _announce(cycle, attempt, why=cycle.why)
+    after = 0
     while True:
+        if attempt.is_stepped:
+            await attempt.arrive(cycle, after)
+        after += 1
         try:
             following = await cycle.behaviour(cycle)
             if following is None:
@@ -619,6 +623,8 @@ async def _run(cycle: UvmObject, attempt: Attempt) -> None:
                 state = getattr(cycle, "state*").name
                 raise MissionFailed(f"state {state} answered {following!r}, which is not one of its successors {cycle.successors}")
         except Exception as e:
+            if attempt.stepper is not None:
+                attempt.stepper.failed(cycle)
             _move(cycle, FAILED)
             _announce(cycle, attempt, error=as_error(e).to_wire())
             raise

@@ -29,8 +29,19 @@ from transaction.interfaces import TransientError
 
 from batos import scope
 from batos.config import Settings
-from batos.errors import BatosError, Conflicted, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused, UnknownPersona
-from batos.image import history, ledger, storage
+from batos.errors import (
+    BatosError,
+    BatosSignal,
+    Conflicted,
+    DeadlineExceeded,
+    ImageDamaged,
+    ImageFailed,
+    MethodRefused,
+    MissionCancelled,
+    UnknownPersona,
+    from_wire,
+)
+from batos.image import history, ledger, ownership, storage, zodb_patches
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
@@ -104,6 +115,8 @@ class Endings:
         """
         record, id, wire = attempt.mission, attempt.id, error.to_wire()
         context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record.attempts, "paid": attempt.paid}
+        if attempt.saw:
+            context["saw"] = attempt.saw
         context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
         if record.message:
             message = json.loads(record.message)
@@ -116,12 +129,15 @@ class Endings:
         except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
             log.error("failure_not_recorded", mission=id, error=e.message)
             over, wire, final = None, e.to_wire(), True
+        if over is not None and self._image.kernel not in ("", over.kernel):  # another kernel ended it: `MissionNews` tells of that
+            self._release(id)
+            return True
         if over is not None and over.state == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
             self.complete(attempt, over.result or {})
             return True
         if over is not None:  # it was cancelled while another failure was being recorded
             wire, final = over.error or {}, True
-        told = {name: value for name, value in context.items() if name != "method"}
+        told = {name: value for name, value in context.items() if name not in ("method", "saw")}
         if "cause" in (wire.get("context") or {}):
             told["cause"] = wire["context"]["cause"]
         log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
@@ -276,6 +292,22 @@ def settle_unvouched_again(mission: UvmObject, *, redo: bool) -> None:
     keep_rated(mission, rated if redo else -1)
 
 
+class HeldBack(BatosSignal):
+    """Signal that the user paused a mission under way by another kernel than the one that thinks it through: nothing of it is committed."""
+
+
+def _heed(mission: UvmObject) -> None:
+    """See that a mission is not completed which its user steered by another kernel: what that one said stands on disk.
+
+    :raises MissionCancelled: if it was cancelled.
+    :raises HeldBack: if it was paused.
+    """
+    if mission.cancelled:
+        raise MissionCancelled(f"mission {mission.id!r} was cancelled")
+    if mission.paused:
+        raise HeldBack(f"mission {mission.id!r} was paused")
+
+
 class Attempts:
     """Runner of attempts against one image. It holds the gate of the replays."""
 
@@ -333,9 +365,15 @@ class Attempts:
 
     async def _once(self, attempt: Attempt) -> dict[str, Any]:
         async with self._image.unit() as unit:
+            attempt.saw = zodb_patches.first_unseen(unit.connection).hex()
             mission = ledger.mission_of(unit.root, attempt.id)
-            if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
+            ownership.require_own(unit.root, mission)
+            if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all, or another kernel ended it
+                if mission.error:
+                    raise from_wire(json.loads(mission.error))
                 return json.loads(mission.result) if mission.result else {}
+            if self._image.kernel:
+                _heed(mission)
             try:
                 with scope.begin(attempt):
                     result, cycle = await self._think(unit, mission, attempt)
@@ -380,11 +418,18 @@ class Attempts:
     async def _rehearsed(self, attempt: Attempt, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
         async with self._image.unit() as unit:
             unit.doom()
-            with scope.begin(attempt):
-                result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
+            result, cycle = await self.think_in(unit, attempt)
             if see is not None:
                 see(result, cycle)
             return result
+
+    async def think_in(self, unit: Unit, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
+        """Think a mission through in a doomed unit of work that the caller holds; return its result and its cycle.
+
+        :raises BatosError: if the cycle fails.
+        """
+        with scope.begin(attempt):
+            return await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
 
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Attempt) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:

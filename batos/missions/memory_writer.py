@@ -36,7 +36,7 @@ from batos.bus import EventBus, MissionEnded
 from batos.concurrency import in_helper
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError
-from batos.image import ledger
+from batos.image import continuations, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import next_numbered, of_numbers
 from batos.memory.chunking import sentences
@@ -45,6 +45,7 @@ from batos.memory.objects import USER, vouch
 from batos.memory.records import FAILURE, MISSION, STATEMENT
 from batos.memory.section_builder import PreparedDocument, Shelver, prepare_document, store_document
 from batos.memory.segments import Segment, build
+from batos.memory.store import library_of
 from batos.mind.brief_analysis import kind_of
 from batos.objects import Root, UvmObject
 
@@ -267,9 +268,10 @@ def store_remembered(
 ) -> bool:
     """Store documents and move the mark. A system transaction.
 
-    :returns: False, with nothing stored, if the mark has moved meanwhile or one of the missions was undone.
+    :returns: False, with nothing stored, if the mark has moved meanwhile or one of the missions was undone, or continued.
     """
-    if _mark(root) != mark or any(ledger.mission_of(root, one.mission).undone for one in prepared):
+    missions = (ledger.mission_of(root, one.mission) for one in prepared)
+    if _mark(root) != mark or any(mission.undone or mission.state not in ledger.FINAL for mission in missions):
         return False
     for i, one in enumerate(prepared):
         store_document(root, one, segment if not i else None)
@@ -279,6 +281,20 @@ def store_remembered(
     lived = root["lobby"].memory.lived
     lived.until, lived.open = until, still_open
     return True
+
+
+def forget_failure(root: Root, mission: UvmObject) -> list[int]:
+    """Forget the document of a mission that FAILED and is continued, and queue the mission for its next end; return the numbers of the
+    chunks. Part of a transaction."""
+    lived = root["lobby"].memory.lived
+    lived._p_activate()
+    root._p_jar.readCurrent(lived)  # another transaction may be making the document just now
+    library, dropped = library_of(root), list[int]()
+    for kind in ("mission", "said"):
+        if (number := library.by_source.get(f"{kind}:{mission.id}")) is not None:
+            dropped += library.forget(library.documents[number])
+    remember_again(root, mission)
+    return dropped
 
 
 def remember_again(root: Root, mission: UvmObject) -> None:
@@ -317,14 +333,14 @@ def _mark(root: Root) -> tuple[int, tuple[int, ...]]:
 
 
 def _documents_of(mission: UvmObject) -> list[MissionDocument]:
-    """Return the documents of an ended mission; none for the system's own, for cancelled, undone and damaged ones."""
+    """Return the documents of an ended mission; none for the system's own, for cancelled, undone, mending and damaged ones."""
     try:
         facts = ledger.describe(mission)
     except BatosError as e:
         log.warning("mission_not_remembered", mission=mission.id, error=e.message)
         return []
     error = facts.error or {}
-    if facts.origin == "system" or error.get("code") == "cancelled" or facts.undone:
+    if facts.origin == "system" or error.get("code") == "cancelled" or facts.undone or continuations.is_mending(mission):
         return []
     brief = facts.brief.strip()
     day = datetime.date.fromtimestamp(facts.finished or facts.accepted).toordinal()  # as `today` of a question is

@@ -80,6 +80,7 @@ class MissionQueue:
         :param now: monotonic clock, in seconds.
         """
         self._grouping, self._patience, self._now = grouping, patience_s, now
+        self._ids: set[str] = set()
         self._own: dict[str, float] = {}  # since when the system's own wait
         self._let_through = -math.inf
         self._heap: list[QueuedMission] = []
@@ -88,6 +89,13 @@ class MissionQueue:
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._front)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._ids
+
+    def ids(self) -> list[str]:
+        """Return the ids of the missions that wait."""
+        return list(self._ids)
 
     def entry(self, record: MissionRecord) -> QueuedMission:
         """Return a mission with its place in the order, without queueing it."""
@@ -101,6 +109,7 @@ class MissionQueue:
         """Queue a mission."""
         if record.origin == "system":
             self._own[record.id] = self._now()
+        self._ids.add(record.id)
         heapq.heappush(self._heap, self.entry(record))
 
     def pop(self) -> QueuedMission:
@@ -109,6 +118,7 @@ class MissionQueue:
             self._fill_front()
             entry = self._front.pop(self._choice())
         self._own.pop(entry.record.id, None)
+        self._ids.discard(entry.record.id)
         self.began(entry)
         return entry
 
@@ -137,6 +147,7 @@ class MissionQueue:
     def remove(self, id: str) -> MissionRecord | None:
         """Remove a mission and return its record; None if it does not wait."""
         self._own.pop(id, None)
+        self._ids.discard(id)
         entry = self._taken(id)
         return None if entry is None else entry.record
 

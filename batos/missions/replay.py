@@ -33,7 +33,7 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 class JournalOnlySource:
     """Source that has only the journal: an inference that the journal lacks fails."""
 
-    def __init__(self, mission: str, image: LivingImage, offline: _Offline | None = None, *, transcribes: bool = False) -> None:
+    def __init__(self, mission: str, image: LivingImage, offline: OfflineInference | None = None, *, transcribes: bool = False) -> None:
         """
         :param mission: its id.
         :param offline: names the digests of models. Where one is not known, the model is taken for the one that answered then.
@@ -119,7 +119,7 @@ def replay_services(services: AttemptServices, inference: Inference, **parts: An
     )
 
 
-class _Offline:
+class OfflineInference:
     """Inference that only names digests. `failed` is True once it could not name one in time."""
 
     def __init__(self, inference: Inference, patience_s: float) -> None:
@@ -173,7 +173,7 @@ class Replays:
             raise InvalidInput(f"mission {id!r} is {record.state}; only what has ended can be replayed")
         if dropped:
             raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting image.journal_days); its cost is still known")
-        offline = _Offline(self.services.inference, self._digest_s)
+        offline = OfflineInference(self.services.inference, self._digest_s)
         source = JournalOnlySource(id, self._image, offline, transcribes=prompts)
         attempt = Attempt(record, replay_services(self.services, offline), source, REPLAYED)
         attempt.recall()

@@ -3,10 +3,8 @@
 Missions of users go before the system's own. A crash loses nothing: before `accept` is durable nothing was promised;
 after it, `recover` finds the mission at the next start, with its attempts counted and its inferences in the journal.
 
-`RestingMissions` keeps missions in retry back-off, or waiting for a model: they release their places and get one again before
-the queue. `HeldMissions` keeps those that are paused, wait for an answer, or follow a mission that has not ended; the
-reason is in their records, so they wait on after a restart. `Cancellations` ends missions, also when the disk is too
-full to record it: the caller gets an error, and the mission is ended once there is room.
+Those that are held back, or rest, are in `batos.missions.held_missions`. `batos.missions.cancellations`
+has those that are being cancelled.
 """
 
 from __future__ import annotations
@@ -15,185 +13,51 @@ import asyncio
 import contextlib
 import itertools
 import math
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from ZODB.POSException import POSKeyError
 
+from batos import scope
 from batos.bridge.admission import Ticket, session
-from batos.concurrency import SingleFlight
+from batos.cluster.membership import Alone, Membership
+from batos.concurrency import Background
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
+from batos.errors import (
+    BatosError,
+    BatosSignal,
+    Busy,
+    DeadlineExceeded,
+    ImageDamaged,
+    InferenceFailed,
+    InvalidInput,
+    MissionCancelled,
+)
 from batos.image import ledger
 from batos.image.living_image import LivingImage
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import MissionRecord, draft
+from batos.image.ownership import Overtaken
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import AttemptServices
 from batos.mind.events import Events
 from batos.mind.inference import NeedAnswer, ThinkingLimits, as_error
 from batos.mind.model_needs import NeedModel
-from batos.missions.execution import Attempts, Deadlines, Endings, in_time
+from batos.missions.cancellations import Cancellations
+from batos.missions.execution import Attempts, Deadlines, Endings, HeldBack, in_time
+from batos.missions.held_missions import HeldMissions, RestingMissions, held_state
 from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
+from batos.missions.sweep import MissionSweep
 from batos.objects import Root
-
-
-class RestingMissions:
-    """Missions in retry back-off, and those whose back-off is over and that want a place."""
-
-    def __init__(self, places: Callable[[], int], dispatch: Callable[[], None]) -> None:
-        """
-        :param places: counts the free places; a resting mission holds none.
-        :param dispatch: hands out free places; missions that `come_back` get one first.
-        """
-        self._places, self._dispatch = places, dispatch
-        self._ids: set[str] = set()
-        self._back: deque[tuple[str, asyncio.Future[None]]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    @property
-    def wanting(self) -> int:
-        """Return the number of missions whose rest is over and that wait for a place."""
-        return len(self._back)
-
-    async def rest(self, id: str, seconds: float) -> None:
-        """Wait some seconds without a place; return with one."""
-        await self.during(id, asyncio.sleep(seconds))
-
-    async def during(self, id: str, work: Awaitable[None]) -> None:
-        """Wait for some work without a place; return with one.
-
-        :raises Exception: as the work does; the mission has no place then.
-        """
-        self._ids.add(id)
-        self._dispatch()
-        try:
-            await work
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._back.append((id, place))
-            self._dispatch()
-            await place
-        finally:
-            self._ids.discard(id)
-
-    def come_back(self) -> None:
-        """Give free places to the missions that want one, in order."""
-        while self._back and self._places() > 0:
-            id, place = self._back.popleft()
-            if not place.done():  # it may have been cancelled meanwhile
-                self._ids.discard(id)
-                place.set_result(None)
-
-
-PAUSED, NEEDS_INPUT = "PAUSED", "NEEDS_INPUT"
-
-
-def held_state(record: MissionRecord) -> str | None:
-    """Return PAUSED or NEEDS_INPUT for a mission that its user holds back, else None."""
-    if record.paused:
-        return PAUSED
-    return NEEDS_INPUT if record.open_question else None
-
-
-class HeldMissions:
-    """Missions that are held back."""
-
-    def __init__(self, image: LivingImage) -> None:
-        self._image = image
-        self._records: dict[str, MissionRecord] = {}
-
-    def holds(self, record: MissionRecord) -> bool:
-        """Return True if a mission has to be held back, and keep it from now on."""
-        if held_state(record) is None and not self.waits_for(record.context):
-            return False
-        self._records[record.id] = record
-        return True
-
-    def waits_for(self, context: str | None) -> bool:
-        """Return True if a mission with this context has to wait until that one has ended."""
-        try:
-            return context is not None and not self._image.read(_is_final, context)
-        except ImageDamaged:
-            return False  # the attempt will say so
-
-    def take(self, id: str) -> MissionRecord | None:
-        """Remove a mission and return its record; None if it was not held back."""
-        return self._records.pop(id, None)
-
-    def followers(self, id: str) -> list[MissionRecord]:
-        """Remove and return the missions that waited for one which has ended."""
-        found = [record for record in self._records.values() if record.context == id]
-        return [] if not found or self.waits_for(id) else [self._records.pop(record.id) for record in found]
-
-    def state(self, id: str) -> str | None:
-        """Return the reason why its user holds a mission back, else None; None, too, for one that follows another."""
-        record = self._records.get(id)
-        return None if record is None else held_state(record)
-
-    def live(self, id: str) -> dict[str, Any] | None:
-        """Return the facts that `status` adds for a held mission: its open `question`, or the mission that it
-        `waits_for`."""
-        record = self._records.get(id)
-        if record is None:
-            return None
-        question = record.open_question
-        facts: dict[str, Any] = {"question": question} if question else {}
-        return facts if held_state(record) else {**facts, "waits_for": record.context}
-
-    def facts(self) -> dict[str, Any]:
-        """Count the held missions by reason."""
-        counts = Counter(held_state(record) for record in self._records.values())
-        return {"paused": counts[PAUSED], "needs_input": counts[NEEDS_INPUT], "following": counts[None]}
-
-
-def _is_final(root: Root, id: str) -> bool:
-    return ledger.is_final(root, id)
-
+from batos.tools.machines import NeedMachine
 
 log = structlog.get_logger("batos.mind")
 
 
-class Cancellations:
-    """Cancellations under way, each in a separate task, so that it ends its mission even if its caller leaves."""
-
-    def __init__(self, cancel: Callable[[str], Coroutine[Any, Any, bool]], endings: Endings) -> None:
-        """
-        :param cancel: ends a mission for which no record is pending; returns True if there was anything to end.
-        """
-        self._cancel, self._endings = cancel, endings
-        self._works: SingleFlight[bool] = SingleFlight("cancellation")
-
-    async def of(self, id: str) -> bool:
-        """Cancel a mission; return True if there was anything to end.
-
-        :raises ImageError: if the disk has no room to record it; the mission is ended once there is.
-        """
-        work = self._works.begin(id, lambda: self._once_recorded(id))
-        held_up = asyncio.create_task(self._endings.until(id, waits=True))
-        try:
-            await asyncio.wait([work, held_up], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            held_up.cancel()
-        if work.done():
-            return work.result()
-        why = f"mission {id!r} cannot be recorded now: {self._endings.trouble}"
-        raise ImageError(f"{why}; if it has not ended by itself, it is cancelled as soon as there is room", cause="disk_full")
-
-    async def _once_recorded(self, id: str) -> bool:
-        try:
-            await self._endings.until(id, waits=False)  # a failure that waits for room comes first: interrupted, it would be lost
-            return await self._cancel(id)
-        except (Exception, BatosSignal) as e:  # who asked may be gone
-            log.error("mission_not_cancelled", mission=id, error=repr(e))
-            raise
-
-    async def stop(self) -> None:
-        """Give up the cancellations under way: their missions go on at the next start, unless the end was recorded."""
-        await self._works.stop()
+class _Unfit(BatosSignal):
+    """Signal of an attempt that failed since this kernel cannot think the mission any more: another one may."""
 
 
 @dataclass(slots=True)
@@ -222,11 +86,13 @@ class Scheduler:
         services: AttemptServices,
         on_signal: Callable[[BaseException], None],
         grouping: Grouping | None = None,
+        membership: Membership | None = None,
     ) -> None:
         """
         :param services: services that all attempts share.
         :param on_signal: receives signals (a failed storage) that were raised in a mission's task.
         :param grouping: how missions are grouped by model; None: they are not.
+        :param membership: this daemon among the kernels of the image; None: it has the image to itself.
         """
         self._image, self._events, self.settings = image, events, settings
         self._on_signal = on_signal
@@ -236,19 +102,26 @@ class Scheduler:
         self.queue = MissionQueue(grouping, patience_s=AttemptLimits.of(settings).background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Attempt] = {}
-        self._held, self._deadlines = HeldMissions(image), Deadlines(self._expire)
+        self._held, self._deadlines = HeldMissions(self._has_ended), Deadlines(self._expire)
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
         self._provided: set[str] = set()  # those that wait for their model
+        self._overtaken: set[str] = set()
+        self._handled: Counter[str] = Counter()  # those that are being accepted, or ended while they wait
         self._reserved = self._accepting = 0
         self.resting = RestingMissions(self._places, self._dispatch)
         self._stopping = False
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
+        self._heeding = Background()  # what users said of missions under way here by other kernels
         self._endings = Endings(image, settings, self._release, on_signal)
         self._cancelling = Cancellations(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
+        self._membership = membership or Alone()
+        self.sweep = MissionSweep(image, self._membership, self, concurrent=lambda: self.settings.missions.concurrent)
+        """Search for missions that other kernels left."""
+        self._end_sweep: Callable[[], object] = bool
 
     def attempt(self, record: MissionRecord) -> Attempt:
         """Make an attempt at a mission, which nothing runs yet."""
@@ -260,15 +133,21 @@ class Scheduler:
         """Queue the missions that a former daemon accepted and did not finish; return their number.
 
         Call it before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
+        Among several kernels there is no such moment: the sweep finds them.
         """
+        if self._image.kernel:
+            return 0
         records = await self._image.system(ledger.recover, self.settings.missions.inferences)
         for record in records:
             self._push(replace(record, resumed=True))
         return len(records)
 
     def begin(self) -> None:
-        """Start the missions that `recover` queued."""
+        """Start the missions that `recover` queued, and search for those that other kernels leave."""
         self._dispatch()
+        if self._image.kernel:
+            self._end_sweep = self._membership.on_look(self.sweep.look)
+            self._membership.on_renamed(self._lose_all)
 
     async def submit(
         self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None = None
@@ -281,26 +160,39 @@ class Scheduler:
         :returns: True if the mission is new, and its record.
         :raises Busy: if the queue is full; nothing was accepted.
         :raises MissionIdTaken: if the id names another mission.
+        :raises LeadLost: inside a fence, if the lead is not held any more: nothing was accepted.
         """
-        if self._stopping:
+        if (lead := scope.current().lead) is None:
+            return await self._submit(id, brief, options, first)
+        with scope.enter(lead=None):  # a mission is in no fence: it goes on whoever leads
+            return await self._submit(id, brief, options, lead.before(first))
+
+    async def _submit(
+        self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None
+    ) -> tuple[bool, MissionRecord]:
+        if self._stopping and not self._image.kernel:  # else another kernel takes it up
             raise Busy("the daemon is stopping; send the mission again when it is back")
         queued = len(self.queue)
         begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
+        if begin and self._image.kernel:
+            begin = not (self._stopping or self._membership.draining) and self.sweep.begins(draft(id, brief, options))
         waiting = queued + self._accepting - self._reserved
-        if not begin and waiting >= self.settings.missions.queue and not self._image.read(_holds, id):
+        if not begin and waiting >= self.settings.missions.queue and not self._image.read(ledger.is_known, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
         self._reserved += begin
         self._accepting += 1
+        self._handled[id] += 1
         try:
             new, record = await self._image.system(ledger.accept, id, brief, options, begin, first, mission=id)
             if new:
                 log.bind().info("accepted", mission=id, origin=record.origin)
                 if begin:
                     await self._start_at_once(record)
-                else:
+                elif self.sweep.begins(record):
                     self._push(record)
             return new, record
         finally:
+            self._unhandle(id)
             self._accepting -= 1
             self._reserved -= begin
             self._dispatch()  # also after a refusal: others may wait for the place that it had reserved
@@ -319,9 +211,28 @@ class Scheduler:
         if self._stopping or self._take(record.id) is None:  # at the next start its time is looked at again
             return
         late = DeadlineExceeded(f"mission {record.id!r} was not finished in time while it waited; it asked for {record.deadline_s} s")
-        task = asyncio.create_task(self._endings.fail(self.attempt(record), late, final=True))
+        task = asyncio.create_task(self._end_waiting(record, late))
         self._expiring.add(task)
         task.add_done_callback(self._expired)
+
+    async def _end_waiting(self, record: MissionRecord, error: BatosError) -> bool:
+        """End a mission that waited here; return False if another kernel has it."""
+        self._handled[record.id] += 1
+        try:
+            return await self._endings.fail(self.attempt(record), error, final=True)
+        except Overtaken as e:
+            log.info("mission_overtaken", mission=record.id, by=e.owner)
+            return False
+        finally:
+            self._unhandle(record.id)
+
+    def _unhandle(self, id: str) -> None:
+        self._handled[id] -= 1
+        if not self._handled[id]:
+            del self._handled[id]
+
+    def _has_ended(self, id: str) -> bool:
+        return bool(self._image.read(ledger.is_final, id))
 
     def _take(self, id: str) -> MissionRecord | None:
         """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
@@ -337,6 +248,8 @@ class Scheduler:
             self._quiet.set()
 
     def _push(self, record: MissionRecord) -> None:
+        if self._image.kernel and not self.sweep.may_take(record):
+            return  # another kernel finds it
         self._deadlines.begin(record)
         if not self._held.holds(record):
             self.queue.push(record)
@@ -351,8 +264,10 @@ class Scheduler:
 
     def _dispatch(self) -> None:
         self.resting.come_back()
-        while self._places() > 0 and self.queue and not self._stopping:
-            self._start(self.queue.pop(), counted=False)
+        while self._places() > 0 and self.queue and not self._stopping and not self._membership.draining:
+            entry = self.queue.pop()
+            if self.sweep.may_take(entry.record):
+                self._start(entry, counted=False)
 
     # --- being thought
 
@@ -368,6 +283,7 @@ class Scheduler:
         """Free the mission's place. This comes before its end is published, so that a listener finds the place free."""
         self._running.pop(id, None)
         self._live.pop(id, None)
+        self._overtaken.discard(id)
         followers = self._held.followers(id)
         for record in followers:
             self._push(record)
@@ -390,7 +306,22 @@ class Scheduler:
             self._quiet.set()
 
     async def _run(self, entry: QueuedMission, attempt: Attempt, counted: bool) -> None:
-        run, id = _Run(attempt, entry.ticket, ended=attempt.mission.attempts - counted), attempt.id
+        run = _Run(attempt, entry.ticket, ended=attempt.mission.attempts - counted)
+        try:
+            await self._run_to_end(run, counted)
+        except Overtaken as e:
+            self._let_go(run, e.owner)
+
+    def _let_go(self, run: _Run, owner: str) -> None:
+        """Leave a mission to another kernel; what was committed under this kernel's own name before is told."""
+        now: MissionRecord = self._image.read(_described, run.attempt.id)
+        log.info("mission_overtaken", mission=run.attempt.id, by=owner or now.kernel or None, attempt=run.attempt.mission.attempts)
+        self._release(run.attempt.id)
+        if now.is_final and self._membership.was(now.kernel):
+            self._tell_end(run.attempt, now)
+
+    async def _run_to_end(self, run: _Run, counted: bool) -> None:
+        attempt, id = run.attempt, run.attempt.id
         try:
             try:
                 await self._try(run, counted)
@@ -398,7 +329,21 @@ class Scheduler:
                 await self._endings.recorded(id, ledger.ask_question, id, need.question, need.occurrence, run.ended, need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(run)
+            except _Unfit as e:
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
+                log.warning("mission_given_back", mission=id, why=str(e))
+                self._interrupted(run)
+            except NeedMachine as there:
+                await self._endings.recorded(id, ledger.hand_over, id, there.connection, run.ended)
+                log.info("mission_handed_over", mission=id, to=there.machine, connection=there.connection)
+                self._interrupted(run)
+            except HeldBack:
+                await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
+                self._interrupted(run)
         except asyncio.CancelledError:
+            if id in self._overtaken:
+                self._let_go(run, "")
+                return
             if id in self._cancelled and id not in self._pausing:
                 await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
@@ -416,16 +361,20 @@ class Scheduler:
         attempt = run.attempt
         now: MissionRecord = self._image.read(_described, attempt.id)
         self._release(attempt.id)
-        if now.state == ledger.COMPLETE:
-            self._endings.complete(attempt, now.result or {})
-        elif now.state == ledger.FAILED:
-            self._endings.failed(attempt, now.error or {})
+        if now.is_final:
+            self._tell_end(attempt, now)
         else:
             attempt.state = held_state(now) or ledger.ACCEPTED
             attempt.publish("state")
             if question := now.open_question:
                 attempt.publish("needs_input", **question)
             self._again(attempt.id)
+
+    def _tell_end(self, attempt: Attempt, now: MissionRecord) -> None:
+        if now.state == ledger.COMPLETE:
+            self._endings.complete(attempt, now.result or {})
+        else:
+            self._endings.failed(attempt, now.error or {})
 
     async def _try(self, run: _Run, counted: bool) -> None:
         """Attempt a mission until it is over.
@@ -465,6 +414,8 @@ class Scheduler:
                 self._endings.complete(attempt, result)
                 return
             attempts = attempt.mission.attempts
+            if self._image.kernel and isinstance(error, InferenceFailed) and await self.sweep.is_unfit(attempt.mission):
+                raise _Unfit(error.message)
             again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.missions.attempts
             if await self._endings.fail(attempt, error, final=not again):
                 return
@@ -478,7 +429,8 @@ class Scheduler:
         :raises AttemptsExhausted: past the setting `missions.attempts`.
         """
         id = attempt.id
-        attempts = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.missions.attempts)
+        limits = self.settings.missions
+        attempts = await self._endings.recorded(id, ledger.begin_attempt, id, limits.attempts, limits.inferences)
         attempt.mission = replace(attempt.mission, attempts=attempts)
 
     async def _provide(self, run: _Run, need: NeedModel) -> None:
@@ -487,7 +439,7 @@ class Scheduler:
         The mission holds no place meanwhile, and the attempt counts only if it fails here.
         """
         id, attempt = run.attempt.id, run.attempt
-        await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended)
+        await self._endings.recorded(id, ledger.uncount_attempt, id, run.ended, True)
         attempt.restart(gated=False)
         self._provided.add(id)
         try:
@@ -511,8 +463,9 @@ class Scheduler:
             return {**facts, **({"progress": progress} if (progress := attempt.tools.progress) else {})}
         if (held := self._held.live(id)) is not None:
             return {"running": False, **held}
-        place = self.queue.place(id)
-        return {"running": False} if place is None else {"running": False, "place": place}
+        if (place := self.queue.place(id)) is not None:
+            return {"running": False, "place": place}
+        return {"running": False, **({"waits": why} if self._image.kernel and (why := self.sweep.why_waits(id)) else {})}
 
     def state(self, id: str) -> str | None:
         """Return the state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back; else
@@ -545,10 +498,34 @@ class Scheduler:
         if (task := self._running.get(id)) is not None:
             await self._cancel_running(id, task)
             return True
-        if (record := self._take(id)) is None:
-            return False
-        await self._endings.fail(self.attempt(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
-        return True
+        cancelled = MissionCancelled(f"mission {id!r} was cancelled")
+        if (record := self._take(id)) is not None and await self._end_waiting(record, cancelled):
+            return True
+        while self._image.kernel:  # another kernel may have it, and may go while it is asked
+            record = await self._image.system(ledger.ask_to_cancel, id, mission=id)
+            if record.is_final:
+                return False
+            if record.cancelled:
+                await self._ended_elsewhere(id)
+                return True
+            if id in self._running:
+                return await self._cancel(id)
+            if await self._end_waiting(record, cancelled):
+                return True
+        return False
+
+    async def _ended_elsewhere(self, id: str) -> None:
+        """Wait until the kernel that was asked to end a mission has done so, for a lease at most: if it is gone, another one ends it."""
+        ended = asyncio.Event()
+        stop = self._events.watch(id, lambda event: ended.set() if event["type"] == "result" else None)
+        try:
+            if not self._has_ended(id):
+                async with asyncio.timeout(self._membership.lease_s):
+                    await ended.wait()
+        except TimeoutError:
+            log.warning("mission_not_ended_yet", mission=id, why="its kernel was asked to end it, and did not say that it has")
+        finally:
+            stop()
 
     async def pause(self, id: str) -> None:
         """Hold back a mission that is not final until `resume`, also over restarts; its deadline goes on.
@@ -556,17 +533,25 @@ class Scheduler:
         :raises UnknownMission: if there is no mission of that id.
         """
         await self._image.system(ledger.set_paused, id, True, mission=id)
-        task = self._running.get(id)
-        if task is not None and id not in self._cancelled and id not in self._pausing:
-            self._pausing.add(id)
-            try:
-                await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
-                task.cancel()
-                await asyncio.wait([task])
-            finally:
-                self._pausing.discard(id)
-        elif self._take(id) is not None:
+        if not await self._interrupt(id) and self._take(id) is not None:
             self._again(id)
+
+    async def _interrupt(self, id: str) -> bool:
+        """Interrupt the attempt at a mission that was paused or continued; return False if none is under way."""
+        task = self._running.get(id)
+        if task is None or id in self._cancelled:
+            return False
+        if id in self._pausing:
+            await asyncio.wait([task])
+            return True
+        self._pausing.add(id)
+        try:
+            await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
+            task.cancel()
+            await asyncio.wait([task])
+        finally:
+            self._pausing.discard(id)
+        return True
 
     async def resume(self, id: str) -> None:
         """Let a paused mission go on.
@@ -575,6 +560,15 @@ class Scheduler:
         """
         await self._image.system(ledger.set_paused, id, False, mission=id)
         if self._held.take(id) is not None:
+            self._again(id)
+
+    async def go_on(self, id: str) -> None:
+        """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
+        does not count."""
+        if await self._interrupt(id):
+            return
+        self._take(id)
+        if not self._image.read(ledger.is_final, id):
             self._again(id)
 
     async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
@@ -603,13 +597,83 @@ class Scheduler:
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
             await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
+    # --- among several kernels: see `MissionSweep` and `MissionNews`
+
+    def tells_of(self, id: str) -> bool:
+        """Return True if a mission is under way here, or is just being accepted or ended: what comes of it is published here."""
+        return id in self._running or id in self._handled
+
+    def was_written(self, record: MissionRecord) -> None:
+        """Heed what the user said of a mission of this kernel's by another one."""
+        id = record.id
+        if record.is_final or id in self._cancelled or id in self._pausing or not self.knows(id):
+            return
+        if record.cancelled:
+            self._heeding.start(self.cancel(id), f"cancellation of {id}", "scheduler")
+        elif record.paused and id in self._running:
+            self._heeding.start(self._interrupt(id), f"pause of {id}", "scheduler")
+
+    def running(self) -> list[str]:
+        """Return the missions under way here."""
+        return list(self._running)
+
+    def waiting(self) -> list[str]:
+        """Return the missions that are queued or held back here, those apart that are just being ended."""
+        return [id for id in (*self.queue.ids(), *self._held.ids()) if id not in self._handled]
+
+    def knows(self, id: str) -> bool:
+        """Return True if a mission is under way here, waits, or is just being accepted or ended."""
+        return id in self._running or id in self.queue or id in self._handled or self._held.record(id) is not None
+
+    def room(self) -> int:
+        """Return how many more missions would get a place at once."""
+        return 0 if self._stopping else self._places() - len(self.queue)
+
+    def take_up(self, record: MissionRecord) -> None:
+        """Queue a mission that nobody thinks through."""
+        if not self._stopping:
+            self._push(record)
+            self._dispatch()
+
+    def look_again(self, record: MissionRecord) -> None:
+        """Queue or hold back a waiting mission as its record says now: another kernel may have changed it, or ended what it waits for."""
+        held = self._held.record(record.id)
+        if record.id in self._handled or (held is None and record.id not in self.queue):
+            return
+        follows = held is not None and held_state(held) is None and not self._held.waits_for(held.context)
+        if follows or held_state(record) != (None if held is None else held_state(held)):
+            self._take(record.id)
+            self._push(replace(record, resumed=True))
+            self._dispatch()
+
+    def lose(self, id: str) -> None:
+        """Leave a mission to another kernel: end its attempt, or let it wait no longer."""
+        task = self._running.get(id)
+        if task is None:
+            self._take(id)
+        elif id not in self._overtaken:
+            self._overtaken.add(id)
+            task.cancel()
+
+    def _lose_all(self) -> None:
+        for id in self.running():
+            self.lose(id)
+
     def hurry(self) -> None:
         """Cut short the grace that `stop` gives to missions under way."""
         self._hurry.set()
 
+    async def finish(self, grace_s: float) -> None:
+        """Wait until no mission is under way, `grace_s` seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self._running:
+                    await asyncio.wait(list(self._running.values()))
+
     async def stop(self, grace_s: float) -> None:
         """Let missions under way end within `grace_s` seconds; the rest waits for the next start."""
         self._stopping = True
+        self._end_sweep()
         for id in self._provided:  # a pull may take hours, and goes on at the next start
             self._running[id].cancel()
         tasks = list(self._running.values())
@@ -620,6 +684,7 @@ class Scheduler:
             await asyncio.wait(waiting, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
         await self._cancelling.stop()
+        await self._heeding.stop()
         for task in self._running.values():
             task.cancel()
         for task in list(self._running.values()):
@@ -629,7 +694,3 @@ class Scheduler:
 
 def _described(root: Root, id: str) -> MissionRecord:
     return ledger.describe(ledger.mission_of(root, id))
-
-
-def _holds(root: Root, id: str) -> bool:
-    return ledger.is_known(root, id)

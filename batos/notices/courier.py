@@ -22,7 +22,7 @@ import structlog
 
 from batos.bus import EventBus, FolderStopped, MissionEnded, NoticeSent, ScheduleStopped, StateEntered
 from batos.config.limits import Limits, limit
-from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed
+from batos.errors import BatosError, EgressFailed, InvalidInput, LeadLost, ToolFailed
 from batos.image import notice_channels, notices
 from batos.image.effects import DONE, FAILED, IN_DOUBT, INTENDED
 from batos.image.identity import identity_of
@@ -103,7 +103,8 @@ class Courier:
         parts.bus.subscribe(FolderStopped, lambda stopped: self.stir())
 
     async def run(self) -> None:
-        """Send what waits, and what comes."""
+        """Send what waits, and what comes. It may be run again, once it has ended."""
+        self._stopping, self._unsettled = False, True
         try:
             copied = self._parts.tied()
             while True:
@@ -222,7 +223,9 @@ class Courier:
 
     def _over(self, name: str, task: asyncio.Task[None]) -> None:
         self._sending.pop(name, None)
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        if not task.cancelled() and isinstance(task.exception(), LeadLost):
+            log.info("notice_left_to_the_leader", channel=name)
+        elif not task.cancelled() and (failure := task.exception()) is not None:
             log.error("notice_not_sent", channel=name, error=repr(failure)[:_SHOWN])
         else:
             self._stirred.set()  # else it is tried again with the next look

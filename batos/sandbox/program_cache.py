@@ -18,6 +18,7 @@ from batos.sandbox.rewriter import BUILTINS, Program, rewrite
 from batos.sandbox.worker_calls import Pace
 from batos.sandbox.workers import Workers
 
+_TRACED = "\0"  # before the source of a traced program: no source begins so
 _KEPT = 512  # programs kept; a program takes some 30 KB
 _PRELUDE_LINES = PRELUDE.count("\n") + 1
 
@@ -73,15 +74,17 @@ class Programs:
         self._workers, self._limit = workers, limit
         self._known: collections.OrderedDict[str, Loaded] = collections.OrderedDict()
 
-    async def get(self, source: str) -> Loaded:
+    async def get(self, source: str, *, traces: bool = False) -> Loaded:
         """Return the program of a source.
 
+        :param traces: True for one that notes the lines that it comes to.
         :raises MethodUnsupported: if the sandbox cannot run it.
         :raises SandboxFailed: if there is no worker to compile it.
         """
-        found = self.known(source)
+        key = _TRACED + source if traces else source
+        found = self.known(key)
         if found is None:
-            found = self._known[source] = Loaded(*await self._compiled(source), source, Pace(source))
+            found = self._known[key] = Loaded(*await self._compiled(source, traces), key, Pace(source))
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         return found
@@ -93,10 +96,10 @@ class Programs:
             self._known.move_to_end(source)
         return found
 
-    async def _compiled(self, source: str) -> tuple[Program, bytes]:
+    async def _compiled(self, source: str, traces: bool) -> tuple[Program, bytes]:
         from pydantic_monty import CollectString, MontyCrashedError, MontyError
 
-        program = await asyncio.to_thread(rewrite, source, limit=self._limit)  # takes a second for the worst 16 KB of source
+        program = await asyncio.to_thread(rewrite, source, limit=self._limit, traces=traces)  # takes a second for the worst 16 KB of source
         session = await self._workers.session()
         try:
             text, output = PRELUDE + "\n" + program.text, CollectString(1024)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batos.errors import MethodUnsupported
-from batos.sandbox import stdlib, syntax
+from batos.sandbox import stdlib, syntax, tracing
 from batos.sandbox.expressions import ExpressionRewriter, call_node, name_node
 from batos.sandbox.syntax import PREFIX, UnsupportedNode, refuse, reserved, unsupported_nodes
 
@@ -358,14 +358,15 @@ class Program:
     lines: dict[int, int]
 
 
-def rewrite(source: str, *, limit: int) -> Program:
+def rewrite(source: str, *, limit: int, traces: bool = False) -> Program:
     """Return the program of one method.
 
     :param limit: largest source in bytes.
+    :param traces: True if the program notes the lines that it comes to (`batos.sandbox.tracing`).
     :raises MethodUnsupported: with line, column and hint, for source that the sandbox cannot run.
     """
     try:
-        return _rewrite(source, limit)
+        return _rewrite(source, limit, traces)
     except UnsupportedNode as e:
         raise MethodUnsupported(e.hint, line=e.line, column=e.column) from None
     except SyntaxError as e:
@@ -405,7 +406,7 @@ def _parse(source: str, limit: int) -> ast.Module:
     return tree
 
 
-def _rewrite(source: str, limit: int) -> Program:
+def _rewrite(source: str, limit: int, traces: bool) -> Program:
     tree = _parse(source, limit)
     for first in unsupported_nodes(tree):
         raise first
@@ -423,8 +424,10 @@ def _rewrite(source: str, limit: int) -> Program:
     reads = syntax.reads_of(tree, work.receiver)
     new = ast.Module(body=work.statements([method]), type_ignores=[])
     ast.fix_missing_locations(new)
+    if traces:
+        new = tracing.traced(new)
     body = ast.unparse(new)
-    head = "\n".join([*stdlib.with_needs(work.supplied), *work.helpers.values()])
+    head = "\n".join([*stdlib.with_needs(work.supplied), *work.helpers.values(), *([tracing.HELPER] if traces else [])])
     text = f"{head}\n{body}\n" if head else f"{body}\n"
     return Program(selector, method.name, text, reads, _lines(new, body, head.count("\n") + 1 if head else 0))
 

@@ -17,6 +17,7 @@ from batos.config.limits import Limits, limit
 from batos.objects import UvmObject, is_new
 from batos.resources import ProcessorAccount
 from batos.sandbox.membrane import HandleName
+from batos.sandbox.tracing import TraceListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class Activity:
     host: ProcessorAccount = field(default_factory=ProcessorAccount)
     """Processor time of the daemon for the methods: reads, writes and sends, the conversion of their values, and Primitives."""
     started: dict[str, int] = field(default_factory=dict)
+    trace: TraceListener | None = None
+    """Hears of each run, with the lines that it came to, where a user steps through them; None: runs are not traced."""
     _names: list[HandleName] = field(default_factory=list)
 
     @property

@@ -13,7 +13,34 @@ from batos.objects import Method, UvmObject
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, running
 from batos.sandbox.program_cache import Programs
 from batos.sandbox.run_context import Activity, RunLimits
-from batos.sandbox.workers import Workers
+from batos.sandbox.tracing import RAN, RanLine, TracedRun, TraceListener, read_lines
+from batos.sandbox.workers import Workers, WorkerSession
+
+
+async def _traced(
+    listener: TraceListener, invocation: Invocation, session: WorkerSession, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    value, error = None, None
+    try:
+        value = await invocation.run(session, args, kwargs)
+    except BaseException as e:
+        error = e
+        raise
+    finally:
+        lines = await _noted_lines(session)
+        listener(TracedRun(invocation.obj, invocation.holder(), invocation.method, args, kwargs, value, error, lines))
+    return value
+
+
+async def _noted_lines(session: WorkerSession) -> tuple[RanLine, ...] | None:
+    from pydantic_monty import MontyError
+
+    try:
+        noted = await session.turn(lambda: session.monty.feed_start(RAN))
+        return read_lines(noted.output)
+    except (MontyError, RuntimeError, AttributeError, OSError):  # its worker died, or waits in the middle of the run
+        return None
+
 
 _RERUNS = 5  # reruns of a method that met another transaction's change before it had done anything
 
@@ -104,7 +131,8 @@ class Sandbox:
         holder: UvmObject | None,
         apart: bool,
     ) -> Any:
-        loaded = self.programs.known(method.source) or await self.programs.get(method.source)
+        traces = activity.trace is not None
+        loaded = (None if traces else self.programs.known(method.source)) or await self.programs.get(method.source, traces=traces)
         outer = running()
         if outer is not None and outer.activity is not activity and not apart:
             outer = None
@@ -121,6 +149,8 @@ class Sandbox:
                     invocation.depth = outer.depth + 1
                 session = self.workers.ready(loaded.key) or await self.workers.take(loaded.key, loaded.image)
                 try:
+                    if activity.trace is not None:
+                        return await _traced(activity.trace, invocation, session, args, kwargs)
                     return await invocation.run(session, args, kwargs)
                 except WorkerLost:
                     if lost:

@@ -108,6 +108,17 @@ def names(root: Root) -> list[str]:
     return sorted(name for name, one in root["lobby"].schedules._slots.items() if _is_schedule(root, one))
 
 
+def each(root: Root) -> list[tuple[str, UvmObject]]:
+    """Return the objects of all schedules, by name."""
+    return [(name, one) for name, one in root["lobby"].schedules._slots.items() if _is_schedule(root, one)]
+
+
+def said(root: Root, name: str) -> tuple[ScheduleSpec, int, bool]:
+    """Return what its user said of a schedule: not what became of its runs."""
+    held = load(root, name)
+    return held.spec, held.number, held.paused
+
+
 def is_empty(root: Root) -> bool:
     """Return True if there is no schedule."""
     return not any(_is_schedule(root, one) for one in root["lobby"].schedules._slots.values())

@@ -26,7 +26,7 @@ from batos.objects import Method, Root, UvmObject, parents_of
 from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
-SLOTS = ("kind", "place", "options", "pinned", "offered", "changes", "sought_by")
+SLOTS = ("kind", "place", "options", "pinned", "offered", "changes", "sought_by", "on")
 """Slots in which a connection is kept."""
 _DIFF_LINES = 40
 _REMEMBERED = 50  # removed connections
@@ -67,7 +67,7 @@ def install(lobby: UvmObject) -> None:
     add_missing(lobby, tools=lambda: lobby.genesis.derive(name="tools", comment=comment))
     prototype = "I am the prototype of connections: one place outside, and the tools that it offers."
     add_missing(lobby.traits, connection=lambda: lobby.genesis.derive(comment=prototype, kind="", place="", options="{}"))
-    add_missing(lobby.traits.connection, pinned="[]", offered="[]", changes="")
+    add_missing(lobby.traits.connection, pinned="[]", offered="[]", changes="", on="")
 
 
 def load(root: Root) -> dict[str, PinnedConnection]:
@@ -161,6 +161,8 @@ def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> No
     made = root["lobby"].traits.connection.derive(name=spec.name, kind=spec.kind, place=spec.place)
     made._slots["options"] = json.dumps(dict(spec.options), ensure_ascii=False, sort_keys=True)
     made._slots["pinned"] = _text_of(tools)
+    if spec.on:
+        made._slots["on"] = spec.on
     holder._slots[spec.name] = made
 
 
@@ -247,7 +249,8 @@ def reaches_outside(root: Root, found: UvmObject) -> bool:
 
 
 def _connection(name: str, one: UvmObject) -> PinnedConnection:
-    spec = ConnectionSpec(name, one.kind, one.place, json.loads(one.options))
+    on = getattr(one, "on", "")  # an image that is only looked at may be older than the slot
+    spec = ConnectionSpec(name, one.kind, one.place, json.loads(one.options), on)
     held, offered = _definitions(one.pinned), _definitions(one.offered)
     if not one.changes:
         return PinnedConnection(spec, held)

@@ -99,6 +99,8 @@ class ConnectionSpec(NamedTuple):
     """command line, URL, origin or path"""
     options: Mapping[str, Any] = {}
     """Options, by kind (JSON values). Values of `headers` and `env` may name secrets: `{secret:NAME}`."""
+    on: str = ""
+    """machine that it belongs to, by the name of its kernel; `*`: all; empty: not said (`batos.tools.machines`)"""
 
 
 @dataclass(frozen=True, slots=True)

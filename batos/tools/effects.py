@@ -25,7 +25,7 @@ import structlog
 
 from batos import scope
 from batos.errors import BatosError, BatosSignal, EgressFailed, GrantRefused, InvalidInput, ToolFailed, ToolsTied, from_wire
-from batos.image import effects
+from batos.image import effects, ownership
 from batos.image.effects import (
     AGAIN,
     DONE,
@@ -237,6 +237,8 @@ class Effects:
                 return _outcome(self._known[record.key])
         tell = functools.partial(self._caller.tell, call.name)
         delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer)
+        if self._image.kernel:  # a kernel that stood still may have been taken for gone meanwhile
+            self._image.read(ownership.still_own, self._mission)
         try:
             async with asyncio.timeout(call.seconds):
                 result = json.dumps(await call.send(delivery), ensure_ascii=False)

@@ -51,7 +51,7 @@ class KnownPlace(NamedTuple):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the place as JSON values."""
-        name, kind, place, options = self.spec
+        name, kind, place, options, _ = self.spec
         return {"name": name, "line": self.line, "kind": kind, "place": place, "options": dict(options), "origin": self.origin}
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import structlog
 
-from batos.concurrency import cancel_and_wait
+from batos.concurrency import Background, cancel_and_wait
 from batos.config import nearest, shown
 from batos.errors import BatosError, InvalidInput, ToolFailed, UnknownTool
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
-from batos.tools import connections, known_places
+from batos.objects import Root
+from batos.tools import connections, known_places, machines
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import (
     ConnectionSpec,
@@ -31,6 +32,7 @@ from batos.tools.definitions import (
     ToolDefinition,
     check_definitions,
 )
+from batos.tools.machines import NeedMachine
 
 log = structlog.get_logger("batos.tools")
 Open = Callable[[ConnectionSpec, ConnectorServices], Connector]
@@ -67,16 +69,21 @@ def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connect
 class Toolbox:
     """Connections by name, and their connectors as far as they are open."""
 
-    def __init__(self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector) -> None:
+    def __init__(
+        self, image: LivingImage, services: ConnectorServices, state: ActingState, open: Open = open_connector, machine: str = ""
+    ) -> None:
         """
         :param state: identity of the image, and why it may not act.
+        :param machine: name of this kernel's machine (`batos.tools.machines`); empty where one daemon has the image to itself.
         """
+        self.machine = machine
         self._image, self.services, self.state, self._open = image, services, state, open
         self.connections = image.kept(connections.load)
         """Returns the connections of the image, by name."""
         self._connectors: dict[str, Connector] = {}
         self._specs: dict[str, ConnectionSpec] = {}  # those that the connectors were opened for
         self._opening: dict[str, asyncio.Lock] = {}
+        self._closing = Background()
 
     @property
     def identity(self) -> str:
@@ -106,8 +113,11 @@ class Toolbox:
         :raises UnknownTool: for a name that is not one.
         :raises InvalidInput: if the arguments do not fit the tool's schema.
         :raises ToolFailed: if its place cannot be reached.
+        :raises NeedMachine: if its connection belongs to another machine.
         """
         connection, tool = self.find(name)
+        if self.machine and (there := self._image.read(machines.elsewhere, connection.spec)):
+            raise NeedMachine(connection.spec.name, there)
         check_arguments(name, tool, arguments)
         connector = await self._connector(connection.spec)
         call = await connector.prepare(tool, arguments)
@@ -125,6 +135,8 @@ class Toolbox:
         """
         if spec.name in self.connections():
             raise InvalidInput(f"the name {spec.name!r} is taken; choose another, or `batos tools remove {spec.name}` first")
+        self._image.read(machines.check, spec.on, self.machine)
+        spec = machines.placed(spec, self.machine)
         connector = self._open(spec, self.services)
         try:
             tools = await self._offered(spec, connector)
@@ -146,6 +158,7 @@ class Toolbox:
         :raises UnknownTool: if there is no connection of that name.
         """
         spec = self.connection(name).spec
+        self._image.read(machines.check, self._image.read(machines.elsewhere, spec), self.machine)
         connector = self._open(spec, self.services)  # of its own: calls under way keep theirs
         try:
             tools = await self._offered(spec, connector)
@@ -172,12 +185,31 @@ class Toolbox:
         await self._drop(name)
         log.info("connection_removed", name=name)
 
+    def look(self, root: Root) -> None:
+        """Close the connectors of connections that another kernel removed, or that an undo made others.
+
+        :param root: a fresh view of the image.
+        """
+        if not self._specs:
+            return
+        there = self.connections()
+        for name, spec in self._specs.items():
+            if name not in there or there[name].spec != spec:
+                self._closing.start(self._close_other(name), f"closing {name}", "tools")
+
+    async def _close_other(self, name: str) -> None:
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            there = self.connections()
+            if name not in there or there[name].spec != self._specs.get(name):
+                await self._drop(name)
+
     def open_names(self) -> Sequence[str]:
         """Return the names of the connections whose connectors are open."""
         return tuple(self._connectors)
 
     async def close(self) -> None:
         """Close all connectors."""
+        await self._closing.drain()
         for name in list(self._connectors):
             await self._drop(name)
 
@@ -201,6 +233,7 @@ class Toolbox:
             return self._connectors[spec.name]
 
     async def _drop(self, name: str) -> None:
+        self._specs.pop(name, None)
         if (connector := self._connectors.pop(name, None)) is not None:
             await _closed(connector)
         self._opening.pop(name, None)

@@ -112,6 +112,12 @@ def find(root: Root, name: str) -> KeptFolder | None:
     return None if found is None else _described(name, found)
 
 
+def said(root: Root, name: str) -> tuple[FolderSpec, int, bool]:
+    """Return what its user said of a folder: not what became of its files."""
+    held = load(root, name)
+    return held.spec, held.number, held.paused
+
+
 def places(root: Root) -> dict[str, str]:
     """Return the folder of each name."""
     return {name: str(FOLDERS.held(root, name).folder) for name in FOLDERS.names(root)}

@@ -73,6 +73,10 @@ class Register:
         """Return the names of all."""
         return sorted(name for name, one in self._all(root).items() if self._is_one(root, one))
 
+    def each(self, root: Root) -> list[tuple[str, UvmObject]]:
+        """Return the objects of all, by name."""
+        return [(name, one) for name, one in self._all(root).items() if self._is_one(root, one)]
+
     def is_empty(self, root: Root) -> bool:
         """Return True if there is none."""
         return not any(self._is_one(root, one) for one in self._all(root).values())

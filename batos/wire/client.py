@@ -32,9 +32,10 @@ from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
 from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
+from batos.wire.step_client import StepClient
 
 
-class Operating(Scheduling, Noticing):
+class Operating(Scheduling, Noticing, StepClient):
     """Part of `batos.wire.client.Client` for the operator of a daemon."""
 
     async def info(self) -> dict[str, Any]:
@@ -117,6 +118,7 @@ def image_bytes(image: ImageFile) -> tuple[bytes, str]:
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
+Options = Mapping[str, Any] | None
 CONNECT_S = 90.0
 """Seconds that a client waits for a connection to say what it offers."""
 LONG_S = 3600.0  # seconds for operations whose time grows with the size of the image
@@ -590,23 +592,22 @@ class Client(Operating):
         return await self._ask("tools", name=name)
 
     async def tool_add(
-        self, name: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+        self, name: str, kind: str, place: str = "", options: Options = None, *, on: str | None = None, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
         """Add a connection: its place is asked for its tools, which are pinned. Return it whole.
 
         :param kind: mcp, openapi, http, folder, program or web.
-        :param place: command line, URL, origin or path, by kind.
-        :param options: by kind; see docs/tools.md.
+        :param place: command line, URL, origin or path, by kind; so are the options, see docs/tools.md.
+        :param on: machine that it belongs to, where several kernels serve the image; `*`: all; None: by what it reaches.
         :raises ToolFailed: (or EgressFailed, EgressRefused) if the place cannot be reached; nothing was added.
         """
-        return await self._ask("tool_add", hold_s=timeout_s, name=name, kind=kind, place=place, options=dict(options or {}) or None)
+        return await self._ask("tool_add", hold_s=timeout_s, name=name, kind=kind, place=place, options=dict(options or {}) or None, on=on)
 
     async def tool_describe(
         self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
-        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
-        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
-        `form`.
+        """Read a description without a schema. Return `form`, the operations that rules read, else `text`, for a model that fills the form:
+        `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option `form`.
 
         :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
         :param options: of a usage: `env`, `without_walls`.

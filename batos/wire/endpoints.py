@@ -8,6 +8,7 @@ import os
 import re
 import socket as sockets
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from batos.errors import EndpointError
 
 _TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]]+):(\d{1,5}|\*)")
 _IPC = "ipc://"
+_EVERYWHERE = ("tcp://*:", "tcp://0.0.0.0:", "tcp://[::]:")
 MACHINE = "ipc:///run/batos/wire.sock"
 """The endpoint of a daemon that `batos service install` set up for the whole machine. Root can open it."""
 
@@ -196,3 +198,14 @@ def _answers(path: str) -> bool:
 
 def _taken(endpoint: str) -> EndpointError:
     return EndpointError(f"{endpoint} is taken by another process, maybe another BAT OS daemon; stop it, or choose another --listen")
+
+
+def to_tell(bound: Sequence[str], host: str) -> str:
+    """Return the endpoint at which another machine reaches a daemon best, of those that it listens at: one of a network, else the first;
+    empty if there is none.
+
+    :param host: name of this machine, for an endpoint at all its addresses.
+    """
+    told = [next((f"tcp://{host}:" + one.removeprefix(every) for every in _EVERYWHERE if one.startswith(every)), one) for one in bound]
+    outside = [one for one in told if (match := _TCP.fullmatch(one)) is not None and not _is_loopback(match[1].strip("[]"))]
+    return next(iter((*outside, *told)), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict, Unpack
 
-from batos.wire.connection import Connection
+from batos.wire.kernel_client import KernelReading
 
 
 class FolderTerms(TypedDict, total=False):
@@ -23,7 +23,7 @@ class FolderTerms(TypedDict, total=False):
     """failures in a row after which it stops, 5 unless said; 0: it goes on"""
 
 
-class FolderWatching(Connection):
+class FolderWatching(KernelReading):
     """Part of `batos.wire.client.Client` for watched folders whose files become missions."""
 
     async def folders(self, name: str | None = None) -> dict[str, Any]:

@@ -165,16 +165,19 @@ class Clients:
         self.folder = folder
         self._seen: _Signature | None = None
         self._known: dict[bytes, KnownClient] = {}
+        self.kernels: dict[bytes, KnownClient] = {}
+        """Keys of other kernels of the image, which the image tells and no file."""
         self._looking = asyncio.Lock()
         self._readable = True
 
     def __contains__(self, key: object) -> bool:
         """Return True if the client with this public key was admitted at the last look into the folder."""
-        return key in self._known
+        return key in self._known or key in self.kernels
 
     def role(self, key: bytes) -> Role:
         """Return the role of the client with this public key, by the last look; the least role for an unknown key."""
-        return self._known[key].role if key in self._known else ROLES[0]
+        known = self._known.get(key) or self.kernels.get(key)
+        return ROLES[0] if known is None else known.role
 
     async def callback(self, domain: str, key: bytes) -> bool:
         """Return True if the client with this public key is admitted; `zmq.auth` calls this. Never raises: that would end its loop."""
@@ -236,6 +239,11 @@ class KeyGate:
         self._look_s = WireLimits.of(settings).key_check_s
         self._asked: AsyncioAuthenticator | None = None
         self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def public(self) -> str:
+        """Return the daemon's public key."""
+        return self._own.public.decode()
 
     def open(self, context: zmq.Context[Any], socket: zmq.Socket[Any], looked: Callable[[Container[bytes]], object]) -> None:
         """Have a socket let in only clients that are known; before it binds, on the loop's thread.

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -40,7 +40,7 @@ from batos.wire import payloads
 from batos.wire.admin_schemas import BackupRequest
 from batos.wire.endpoints import WireLimits, bind, prepare
 from batos.wire.fields import ROLES, Request, Role
-from batos.wire.keys import DOMAIN, Clients, KeyGate
+from batos.wire.keys import DOMAIN, Clients, KeyGate, KnownClient
 from batos.wire.outbox import ClientHandle, Outbox, Peer
 from batos.wire.payloads import PayloadLimits, RefusedPayload, parse_request
 
@@ -301,6 +301,19 @@ class Listener:
         socket.close(linger=int(left_s * 1000))
         self._close_gate()
         await asyncio.to_thread(self._context.term)
+
+    @property
+    def wire_key(self) -> str:
+        """Return the public key of this daemon; empty where it asks for no keys."""
+        return "" if self._gate is None else self._gate.public
+
+    def admit_kernels(self, keys: Mapping[str, str]) -> None:
+        """Let in the other kernels of the image, to read, and no kernel that was let in before.
+
+        :param keys: their names, by public key.
+        """
+        if self._gate is not None:
+            self._gate.clients.kernels = {key.encode(): KnownClient(name, ROLES[0]) for key, name in keys.items() if key}
 
     def _configure(self, socket: zmq.Socket[bytes]) -> None:
         for option, value in (

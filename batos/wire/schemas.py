@@ -66,6 +66,7 @@ from batos.wire.hook_schemas import (
     HookRollRequest,
     HooksRequest,
 )
+from batos.wire.kernel_schemas import KernelsRequest
 from batos.wire.notice_schemas import (
     NoticeAddRequest,
     NoticeLogRequest,
@@ -82,6 +83,15 @@ from batos.wire.schedule_schemas import (
     ScheduleResumeRequest,
     ScheduleRunRequest,
     SchedulesRequest,
+)
+from batos.wire.step_schemas import (
+    StepCloseRequest,
+    StepContinueRequest,
+    StepEditRequest,
+    StepEvalRequest,
+    StepGoRequest,
+    StepOpenRequest,
+    StepShowRequest,
 )
 from batos.wire.tool_schemas import (
     EffectSettleRequest,
@@ -106,12 +116,14 @@ __all__ = [
     "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
     "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
     "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
-    "Image", "InfoRequest", "IngestRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
+    "Image", "InfoRequest", "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest",
+    "MetricsRequest",
     "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
     "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
     "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
     "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
-    "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
+    "ShowRequest", "StatusRequest", "StepCloseRequest", "StepContinueRequest", "StepEditRequest", "StepEvalRequest", "StepGoRequest",
+    "StepOpenRequest", "StepShowRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "ToolAcceptRequest", "ToolAddRequest",
     "ToolDescribeRequest", "ToolGrantRequest", "ToolGrantsRequest", "ToolOfferRequest", "ToolOffersRequest", "ToolRemoveRequest",
     "ToolTestRequest", "ToolUngrantRequest", "ToolWithdrawRequest", "ToolsRequest", "ToolsResumeRequest", "UndoChangeRequest",
     "UndoRequest", "UploadRequest", "WatchRequest",
@@ -392,5 +404,7 @@ OPS: dict[str, type[Request]] = {
     "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
     "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
     "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
-    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest,
+    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "step.open": StepOpenRequest, "step.show": StepShowRequest,
+    "step.go": StepGoRequest, "step.edit": StepEditRequest, "step.eval": StepEvalRequest, "step.continue": StepContinueRequest,
+    "step.close": StepCloseRequest, "kernels": KernelsRequest,
 }  # fmt: skip

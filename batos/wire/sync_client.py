@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
-from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile
-from batos.wire.folder_client import FolderTerms
-from batos.wire.hook_client import HookTerms
-from batos.wire.notice_client import TEST_S, NoticeTerms
-from batos.wire.schedule_client import ScheduleTerms
-from batos.wire.sync_connection import SyncConnection
+from batos.wire.client import CONNECT_S, LONG_S, Accepted, GrantTerms, ImageFile, Options
+from batos.wire.sync_operations import SyncOperations
 
 
-class SyncClient(SyncConnection):
+class SyncClient(SyncOperations):
     """A connection to the daemon, as a context manager. Arguments, results and errors are those of `Client`.
 
     Several threads may use it at once.
@@ -406,23 +402,22 @@ class SyncClient(SyncConnection):
         return self._run(self._client.tools(name))
 
     def tool_add(
-        self, name: str, kind: str, place: str = "", options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
+        self, name: str, kind: str, place: str = "", options: Options = None, *, on: str | None = None, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
         """Add a connection: its place is asked for its tools, which are pinned. Return it whole.
 
         :param kind: mcp, openapi, http, folder, program or web.
-        :param place: command line, URL, origin or path, by kind.
-        :param options: by kind; see docs/tools.md.
+        :param place: command line, URL, origin or path, by kind; so are the options, see docs/tools.md.
+        :param on: machine that it belongs to, where several kernels serve the image; `*`: all; None: by what it reaches.
         :raises ToolFailed: (or EgressFailed, EgressRefused) if the place cannot be reached; nothing was added.
         """
-        return self._run(self._client.tool_add(name, kind, place, options, timeout_s=timeout_s))
+        return self._run(self._client.tool_add(name, kind, place, options, on=on, timeout_s=timeout_s))
 
     def tool_describe(
         self, kind: Literal["usage", "text"], source: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = CONNECT_S
     ) -> dict[str, Any]:
-        """Read a description that is no schema. Return `form`, the operations that rules read, and otherwise `text`, for a model that fills
-        the form: `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option
-        `form`.
+        """Read a description without a schema. Return `form`, the operations that rules read, else `text`, for a model that fills the form:
+        `send_message("tools", "describe_", ["program" or "http", text])`. Nothing is connected before `tool_add` with the option `form`.
 
         :param source: of a usage the command of a program; of a text a URL, or an absolute path of a file on the daemon's machine.
         :param options: of a usage: `env`, `without_walls`.
@@ -545,146 +540,3 @@ class SyncClient(SyncConnection):
     ) -> dict[str, Any]:
         """Return the failed attempts, newest first: all, or those of one mission, one error code or cause, or one selector."""
         return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
-
-    def schedules(self, name: str | None = None) -> dict[str, Any]:
-        """Return the schedules by name, each with its next time and its last run; with a name, all of that one."""
-        return self._run(self._client.schedules(name))
-
-    def schedule_add(self, when: str, brief: str, **terms: Unpack[ScheduleTerms]) -> dict[str, Any]:
-        """Add a schedule; return it with its next five times. One that says the same is returned as it is.
-
-        :param when: words (`every weekday at 8:00`, `every 15 minutes`, `tomorrow at 8`) or a cron expression (`0 8 * * 1-5`).
-        :param brief: brief of each mission; `{last}` stands for the last result, `{date}` for the day.
-        :param terms: zone, name, persona, missed, stop_after, overlap (`ScheduleTerms`).
-        :raises InvalidInput: if the words are not understood, or a term is not valid.
-        """
-        return self._run(self._client.schedule_add(when, brief, **terms))
-
-    def schedule_pause(self, name: str) -> dict[str, Any]:
-        """Let a schedule rest until `schedule_resume`, also across restarts. Return it."""
-        return self._run(self._client.schedule_pause(name))
-
-    def schedule_resume(self, name: str) -> dict[str, Any]:
-        """Let a schedule go on that was paused, or that stopped after failures. Return it."""
-        return self._run(self._client.schedule_resume(name))
-
-    def schedule_remove(self, name: str) -> dict[str, Any]:
-        """Remove a schedule; return those that are left. Its missions stay."""
-        return self._run(self._client.schedule_remove(name))
-
-    def schedule_run(self, name: str, *, id: str | None = None) -> dict[str, Any]:
-        """Make a mission of a schedule now; what is planned stays. The reply holds its `id`.
-
-        :param id: the mission's id; default: a new one. The same id means the same run.
-        """
-        return self._run(self._client.schedule_run(name, id=id))
-
-    def notices(self, name: str | None = None) -> dict[str, Any]:
-        """Return the channels of notices by name, each with what waits; with a name, that one with its options."""
-        return self._run(self._client.notices(name))
-
-    def notice_add(self, name: str, way: Literal["program", "hook", "apprise"], place: str, **terms: Unpack[NoticeTerms]) -> dict[str, Any]:
-        """Add a channel; return it. One that says the same is returned as it is.
-
-        :param way: `program` of this machine, `hook` (an HTTP POST) or `apprise`.
-        :param place: command line or URL. An apprise URL, and of a hook's URL what looks like a secret, is kept beside the image.
-        :param terms: options, on, persona, origin, quiet, zone, once (`NoticeTerms`).
-        :raises InvalidInput: if a part of it is not valid.
-        """
-        return self._run(self._client.notice_add(name, way, place, **terms))
-
-    def notice_pause(self, name: str) -> dict[str, Any]:
-        """Let a channel rest until `notice_resume`; what it is to tell waits. Return it."""
-        return self._run(self._client.notice_pause(name))
-
-    def notice_resume(self, name: str) -> dict[str, Any]:
-        """Let a channel go on, with what waited. Return it."""
-        return self._run(self._client.notice_resume(name))
-
-    def notice_remove(self, name: str) -> dict[str, Any]:
-        """Remove a channel, and the secret that was kept for it; return those that are left."""
-        return self._run(self._client.notice_remove(name))
-
-    def notice_test(self, name: str, *, id: str | None = None, timeout_s: float = TEST_S) -> dict[str, Any]:
-        """Send a message to a channel now, whatever the hours. Return `messages`, with the one and what became of it.
-
-        :param id: of the message; default: a new one. The same id again is the same message.
-        """
-        return self._run(self._client.notice_test(name, id=id, timeout_s=timeout_s))
-
-    def notice_log(self, name: str | None = None, *, limit: int | None = None) -> dict[str, Any]:
-        """Return the last messages, of one channel or of all, the newest first, with what became of them."""
-        return self._run(self._client.notice_log(name, limit=limit))
-
-    def hooks(self, name: str | None = None) -> dict[str, Any]:
-        """Return the hooks by name, each with its last mission; with a name, all of that one. No reply has a secret."""
-        return self._run(self._client.hooks(name))
-
-    def hook_add(self, name: str, brief: str, **terms: Unpack[HookTerms]) -> dict[str, Any]:
-        """Add a hook; return it with its `secret`. One that says the same is returned as it is.
-
-        :param brief: brief of each mission; `{issue.title}` stands for that field of the body, `{body}` for all of it.
-        :param terms: persona, depth, priority, rate, hosts, when (`HookTerms`).
-        :raises InvalidInput: if the name is taken, or a term is not valid.
-        """
-        return self._run(self._client.hook_add(name, brief, **terms))
-
-    def hook_pause(self, name: str) -> dict[str, Any]:
-        """Refuse deliveries of a hook until `hook_resume`, also across restarts. Return it."""
-        return self._run(self._client.hook_pause(name))
-
-    def hook_resume(self, name: str) -> dict[str, Any]:
-        """Take deliveries of a hook again. Return it."""
-        return self._run(self._client.hook_resume(name))
-
-    def hook_remove(self, name: str) -> dict[str, Any]:
-        """Remove a hook and its secret; return those that are left. Its missions stay."""
-        return self._run(self._client.hook_remove(name))
-
-    def hook_roll(self, name: str) -> dict[str, Any]:
-        """Give a hook another `secret`, and return it with that; the one before does not count any more."""
-        return self._run(self._client.hook_roll(name))
-
-    def hook_deliver(
-        self, name: str, body: bytes, *, kind: str = "", headers: Mapping[str, str] | None = None, token: str = ""
-    ) -> dict[str, Any]:
-        """Deliver to a hook as a request over HTTP does; return the mission's `id`, or `why` it became none.
-
-        :param kind: content type of the body; JSON unless it says a form or text.
-        :param headers: headers that prove or name the delivery, by lower-case names.
-        :param token: the hook's secret, where no header proves the delivery.
-        :raises HookRefused: if nothing proves that it knows the secret.
-        """
-        return self._run(self._client.hook_deliver(name, body, kind=kind, headers=headers, token=token))
-
-    def folders(self, name: str | None = None) -> dict[str, Any]:
-        """Return the watched folders with missions by name, each with its last mission; with a name, all of that one."""
-        return self._run(self._client.folders(name))
-
-    def folder_add(self, folder: str, brief: str, **terms: Unpack[FolderTerms]) -> dict[str, Any]:
-        """Have each new or changed file of a folder become a mission. `present` is the number of files that are there already.
-
-        :param folder: absolute path on the daemon's machine; the memory watches it from then on.
-        :param brief: brief of each mission; `{path}`, `{name}`, `{folder}` and `{text}` stand for those of the file. Without `{text}` its
-            text stands below the brief.
-        :param terms: name, exclude, existing, persona, depth, priority, stop_after (`FolderTerms`).
-        :raises Unreadable: if it is not a folder that can be read.
-        :raises InvalidInput: if the name is taken, or a term is not valid.
-        """
-        return self._run(self._client.folder_add(folder, brief, **terms))
-
-    def folder_pause(self, name: str) -> dict[str, Any]:
-        """Make no missions of a folder's files until `folder_resume`, also across restarts. Return it."""
-        return self._run(self._client.folder_pause(name))
-
-    def folder_resume(self, name: str) -> dict[str, Any]:
-        """Go on with a folder's files, those that came meanwhile too. Return it."""
-        return self._run(self._client.folder_resume(name))
-
-    def folder_remove(self, name: str) -> dict[str, Any]:
-        """Make no missions of a folder's files any more; return those that are left. Its missions stay, and the memory watches it."""
-        return self._run(self._client.folder_remove(name))
-
-    def folder_run(self, name: str) -> dict[str, Any]:
-        """Make missions of the files that are there and became none; `reopened` is their number."""
-        return self._run(self._client.folder_run(name))

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from batos.wire.fields import ConnectionName, EffectKey, Limit, MissionId, Number, Persona, Request, Role, ToolName
 
 PLACE_CHARS = 8192
+MACHINE_CHARS = 255
 CONSTRAINT_CHARS = 8192
 DAILY_LIMIT = 10**15
 ConnectionKind = Literal["mcp", "openapi", "http", "folder", "program", "web"]
@@ -33,6 +34,7 @@ class ToolAddRequest(Request):
     kind: ConnectionKind
     place: Annotated[str, StringConstraints(max_length=PLACE_CHARS)] = ""
     options: dict[str, Any] = Field(default_factory=dict)
+    on: Annotated[str, StringConstraints(min_length=1, max_length=MACHINE_CHARS)] | None = None
 
     @property
     def waits(self) -> bool:

@@ -26,9 +26,11 @@ from batos.bridge.hosts import ManagedHost
 from batos.bridge.lora import expert_model
 from batos.bridge.provisioning import Provisioner
 from batos.cli import main
-from batos.image import blobs, journal, ledger, model_registry, transaction_undo, zodb_patches
+from batos.image import blobs, continuations, journal, ledger, model_registry, transaction_undo, zodb_patches
 from batos.image.committer import Committer
 from batos.mind import psm
+from batos.missions.scheduler import Scheduler
+from batos.stepping.session import StepSession
 from batos.wire.outbox import ClientHandle
 from tests.support import fake_trainer
 
@@ -201,6 +203,18 @@ UNDO_POINTS: dict[str, Callable[[], None]] = {
 }
 """Steps of an undo."""
 
+STEP = "m1.step"  # what the annotation of the changes of a session begins with
+
+
+STEP_POINTS: dict[str, Callable[[], None]] = {
+    "before a change in the mirror": lambda: before(StepSession, "edit"),
+    "before the mission goes on": lambda: before(continuations, "go_on"),
+    "after the vote on the changes": lambda: after_its_own("tpc_vote", STEP),
+    "after the commit of the changes, before its sync": lambda: after_its_own("tpc_finish", STEP),
+    "before the mission is attempted": lambda: before(Scheduler, "go_on"),
+}
+"""Steps of a session of stepping, from a change to the mission that goes on."""
+
 LEASH_POINTS: dict[str, Callable[[], None]] = {
     "before it is looked at": lambda: before(rollback_monitor, "effect_of"),
     "after it is looked at": lambda: after(rollback_monitor, "effect_of"),
@@ -310,7 +324,7 @@ if __name__ == "__main__":
         play_trainings(os.environ.get("TRAINER", "good"))
     tables = (
         POINTS, STEPS, PICTURE_POINTS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS, PROVIDE_POINTS,
-        WITHDRAW_POINTS,
+        WITHDRAW_POINTS, STEP_POINTS,
     )  # fmt: skip
     (install,) = {*(table[point] for table in tables if point in table)}
     install()

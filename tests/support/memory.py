@@ -9,13 +9,22 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 from batos.app.memory import MemoryRuntime
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.concurrency import Lifetime
 from batos.config import Settings
 from batos.errors import InferenceFailed
-from batos.image import LivingImage, checksums
+from batos.image import LivingImage, checksums, kernels
+from batos.image.committer import Committer
+from batos.image.living_image import awaken
+from batos.image.storage import open_database
 from batos.memory import objects
+from batos.memory.embedding_worker import load_collection
+from batos.memory.search_index import Collection
+from batos.memory.segments import signatures
 from batos.memory.store import Library, library_of, title_of
 
 QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05, "embed_check_s": 0.1}
@@ -171,3 +180,63 @@ async def memory(folder: Path, *, embedder: CountsWords | None = None, model: st
         await made.open(embedder, model, life=life)
         yield Memory(image, made, embedder)
         assert not failed, failed
+
+
+@contextlib.asynccontextmanager
+async def shared_memories(folder: Path, count: int = 2, **settings: Any) -> AsyncIterator[list[Memory]]:
+    """Memories of several kernels on one storage, in one process, each with a committer and a collection of its own. The test looks."""
+    failed: list[BaseException] = []
+    uri = f"file://{folder / 'image.fs'}"
+    db = open_database(uri, cache_size=2000, pool_size=40)
+    kernels.name_database(db, "shared.1")
+    async with Lifetime(lambda part, failure: failed.append(failure)) as life:
+        life.callback(db.close)
+        made = []
+        for at in range(count):
+            image = LivingImage(uri, db, Committer(db, batch=64, on_failed=failed.append))
+            life.push_async_callback(_left, image)
+            if not at:
+                await image.system(awaken, (objects.install,))
+            memory = MemoryRuntime(image, Settings(**{**QUICK, "data": folder / f"data{at}", **settings}))
+            embedder = CountsWords()
+            await memory.open(embedder, "words", life=life)
+            made.append(Memory(image, memory, embedder))
+        yield made
+        assert not failed, failed
+
+
+async def _left(image: LivingImage) -> None:
+    """Close an image whose storage others use."""
+    await image.committer.close()
+    for _, connection in image._idle:
+        connection.close()
+
+
+def equals_a_fresh_one(root: Any, collection: Collection, words: Sequence[str] = ("word1", "more", "part")) -> None:
+    """The collection holds what one has that is loaded from this view of the image: chunks, their entries and their vectors, and it scores
+    as that one does.
+    """
+    fresh = load_collection(root)
+    numbers, with_vectors = _held(collection)
+    assert (numbers, with_vectors.keys()) == (_held(fresh)[0], _held(fresh)[1].keys())
+    assert all(np.array_equal(row, _held(fresh)[1][number]) for number, row in with_vectors.items())
+    assert _entries(collection, numbers) == _entries(fresh, numbers)
+    assert collection.maker == fresh.maker
+    for word in words:
+        assert _scores(collection, word) == pytest.approx(_scores(fresh, word), rel=1e-4)
+
+
+def _held(collection: Collection) -> tuple[list[int], dict[int, Any]]:
+    view = collection.view()
+    rows = {int(number): row for row, number in enumerate(view.ids) if not view.gone[row]}
+    return sorted(rows), {number: view.matrix[row] for number, row in rows.items() if view.has[row]}
+
+
+def _scores(collection: Collection, word: str) -> dict[int, float]:
+    view = collection.view()
+    return {int(number): float(score) for number, score, gone in zip(view.ids, view.bm25([word]), view.gone, strict=True) if not gone}
+
+
+def _entries(collection: Collection, numbers: list[int]) -> dict[int, int]:
+    segment, _, _ = collection.excerpt(numbers)
+    return dict(zip(segment.ids.tolist(), signatures(segment).tolist(), strict=True))

@@ -51,6 +51,7 @@ class FakeInference:
         return [request for request in self.asked if words in request.user]
 
     async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        request.before_sent()
         self.asked.append(request)
         async with self._came:
             self._came.notify_all()

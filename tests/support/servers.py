@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,13 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL of the tests' own."""
     pytest.importorskip("relstorage", reason="RelStorage is not installed (the extra `postgres`)")
     pytest.importorskip("psycopg2")
+    with postgres_server() as server:
+        yield server
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """A PostgreSQL for the block."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not places and shutil.which("initdb") is None:
         pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
@@ -115,6 +123,13 @@ def postgres() -> Iterator[Postgres]:
 def zeo() -> Iterator[Zeo]:
     """A ZEO server of the tests' own."""
     pytest.importorskip("ZEO", reason="ZEO is not installed (the extra `zeo`)")
+    with zeo_server() as server:
+        yield server
+
+
+@contextmanager
+def zeo_server() -> Iterator[Zeo]:
+    """A ZEO server for the block."""
     folder = Path(tempfile.mkdtemp(prefix="batos-zeo-"))  # short: the path of a socket has a limit
     server = Zeo(folder)
     try:

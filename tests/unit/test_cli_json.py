@@ -28,6 +28,7 @@ WORDS: dict[str, list[str]] = {
     "grant": ["robin", "koan_", "forget_"], "history": ["robin"], "ingest": ["a.txt"], "method": ["robin", "koan_"], "pause": [ID],
     "rate": [ID, "+1"], "replay": [ID], "result": [ID], "resume": [ID], "revert": ["robin", "koan_"], "search": ["where", "is", "it"],
     "send": ["Plan", "a", "party"], "send-to": ["robin", "koan_"], "show": ["robin"], "status": [ID],
+    "step": [ID],
     "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
@@ -69,6 +70,10 @@ def answer(request: Request) -> Any:
             return [{"type": "ingest", "watching": True}, {"type": "ingest", "added": 1}]
         case "pause" | "resume" | "cancel" | "answer" | "rate":
             return {"type": "status", "state": "PAUSED"}
+        case "step.open":
+            return {"type": "step", "session": "s", "at": {"number": 0, "state": "IDLE"}}
+        case "step.close":
+            return {"type": "steps", "sessions": []}
         case "tool_grant":
             return {"type": "tool_grants", "grants": []}
         case "schedules":

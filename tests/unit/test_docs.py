@@ -22,6 +22,7 @@ from batos.wire.hook_client import Hooking
 from batos.wire.notice_client import Noticing
 from batos.wire.schedule_client import Scheduling
 from batos.wire.schemas import OPS
+from batos.wire.step_client import StepClient
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +49,7 @@ def test_generated_tables_are_current(name: str) -> None:
 def test_the_synchronous_client_is_current() -> None:
     tool = generator("gen_sync")
     assert tool.TARGET.read_text("utf-8") == tool.generated(), "batos/wire/sync_client.py is stale: run `make docs`"
+    assert tool.OPERATIONS_TARGET.read_text("utf-8") == tool.operations(), "batos/wire/sync_operations.py is stale: run `make docs`"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
@@ -108,8 +110,8 @@ def test_a_limit_that_a_document_names_is_there() -> None:
 
 
 def test_every_op_is_documented() -> None:
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", (ROOT / "docs" / "wire.md").read_text("utf-8"), re.MULTILINE)
-    assert set(OPS) - {op for row in rows for op in re.findall(r"`(\w+)`", row)} == set()
+    rows = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", (ROOT / "docs" / "wire.md").read_text("utf-8"), re.MULTILINE)
+    assert set(OPS) - {op for row in rows for op in re.findall(r"`([\w.]+)`", row)} == set()
 
 
 def test_every_metric_is_documented_and_no_other() -> None:
@@ -189,6 +191,7 @@ def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> No
 
     text = (ROOT / "docs" / "clients.md").read_text("utf-8")
     parts = {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Noticing), **vars(Hooking), **vars(FolderWatching)}
+    parts |= vars(StepClient)
     methods = {name: method for name, method in parts.items() if not name.startswith("_")}
     assert len(methods) > 25
     for name, method in methods.items():

@@ -17,7 +17,7 @@ from batos.bridge import failures
 from batos.bridge.client import connect
 from batos.bridge.client_library import AsyncClient
 from batos.bridge.lora.expert_model import ExpertBuilder, bases_of
-from batos.bridge.lora.factory import FactoryPace, LoraFactory, PlainModels
+from batos.bridge.lora.factory import FactoryPace, LoraFactory, OtherFactories, PlainModels
 from batos.bridge.lora.staging import Staging, scratch_folder
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provisioning import Provisioner
@@ -95,6 +95,80 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             await made.begin()
             yield made
             await made.image.close()
+
+
+@contextlib.asynccontextmanager
+async def follower(house: House, path: Path) -> AsyncIterator[House]:
+    """A factory of another kernel, with an Ollama and a folder of its own, on the same image."""
+    path.mkdir()
+    with ScriptedOllama() as server:
+        provisioned(server)
+        async with connect(server.host) as client:
+            made = House(path, server, client)
+            await made.provisioner.ensure()
+            made.image = house.image
+            made.factory = LoraFactory(
+                house.image,
+                client,
+                Staging(made.staging, settle_s=0, limit=50, limit_bytes=10**7),
+                ExpertBuilder(client, scratch_folder(path), quantize="q8_0", options=PROFILE.options, deadline_s=20),
+                bases_of(house.image.read(model_registry.plain_models), PROFILE, modelfiles_folder()),
+                PROFILE,
+                FactoryPace(scan_s=0.05, settle_s=0, concurrency=2, retry_s=0),
+                PlainModels(made.provisioner.is_ready, made.provisioner.heal, made.learn),
+            )
+            made.factory.others = OtherFactories(lambda: False, lambda model: True, several=True)
+            await made.factory.begin()
+            yield made
+
+
+async def test_another_kernel_builds_what_the_image_says_from_its_own_folder_and_records_nothing(house: House, tmp_path: Path) -> None:
+    stage(house.staging)
+    await house.factory.scan()
+    async with follower(house, tmp_path / "other") as other:
+        before = house.image.db.lastTransaction()
+        await other.factory.scan()
+        assert "copy it from a machine that has it" in other.factory.lacks(WEAVER)
+        with pytest.raises(InferenceFailed, match="copy it from"):
+            await other.factory.ready(WEAVER)
+        stage(other.staging)
+        await other.factory.scan()
+        await other.factory.scan()
+        assert (other.factory.lacks(WEAVER), other.creates, other.learned) == ("", [WEAVER], [WEAVER])
+        await other.factory.ready(WEAVER)
+        assert house.image.db.lastTransaction() == before
+        assert house.voice == WEAVER
+
+
+async def test_what_only_another_kernels_folder_holds_is_no_expert_and_no_voice(house: House, tmp_path: Path) -> None:
+    await house.factory.scan()
+    async with follower(house, tmp_path / "other") as other:
+        stage(other.staging)
+        before = house.image.db.lastTransaction()
+        await other.factory.scan()
+        assert list(other.refused.values()) == ["the kernel that leads decides about experts: put this folder into its lora_staging, too"]
+        assert (other.creates, house.voice, house.image.db.lastTransaction()) == ([], "", before)
+
+
+async def test_a_lead_that_goes_to_a_kernel_without_the_expert_takes_no_voice_away(house: House, tmp_path: Path) -> None:
+    stage(house.staging)
+    await house.factory.scan()
+    async with follower(house, tmp_path / "other") as other:
+        other.factory.others = OtherFactories(lambda: True, lambda model: True, several=True)
+        await other.factory.scan()
+        assert (other.voice, other.states) == (WEAVER, {WEAVER: "built"})
+        assert "copy it from another machine" in other.factory.lacks(WEAVER)
+        stage(other.staging)
+        before = house.image.read(model_registry.describe_experts)
+        await other.factory.scan()
+        assert (other.creates, other.factory.lacks(WEAVER)) == ([WEAVER], "")
+        changed = {**house.image.read(model_registry.describe_experts)[0], "digest": "", "built": 0}
+        assert changed == {**before[0], "digest": "", "built": 0}
+        other.factory.others = OtherFactories(lambda: True, lambda model: False, several=True)
+        shutil.rmtree(other.staging / next(other.staging.iterdir()).name)
+        del other.server.models[WEAVER]
+        await other.factory.scan()
+        assert (other.voice, other.states) == ("", {WEAVER: "missing"})  # no kernel has it any more
 
 
 async def test_built_once_and_never_again(house: House) -> None:

@@ -279,6 +279,6 @@ async def test_an_image_in_memory_acts_and_needs_no_file(tmp_path: Path) -> None
 
 def test_a_mark_is_never_taken_for_an_epoch(tmp_path: Path) -> None:
     identity._write(tmp_path / "x.epoch", EpochFile(copied="a fork of y"))
-    assert identity.why_suspended(None, identity.read_file(tmp_path / "x.epoch"), tmp_path / "x.epoch").startswith(
+    assert identity.why_suspended((), identity.read_file(tmp_path / "x.epoch"), tmp_path / "x.epoch").startswith(
         "this image is a fork of y"
     )

@@ -12,7 +12,7 @@ from BTrees.OOBTree import OOTreeSet
 from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
 from batos.image import Journal, LivingImage, PendingSet, journal, ledger
 from batos.image.journal import InferenceRecord
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import MissionRecord, draft
 from batos.image.storage import FORMAT
 from batos.objects import UvmObject
 
@@ -33,6 +33,13 @@ def described(image: LivingImage, id: str) -> MissionRecord:
 
 def inference(text: str, occurrence: int = 0) -> InferenceRecord:
     return InferenceRecord(b"k" * 16, occurrence, text, "model", "0" * 64, 1, 2, 0.5, 1.5, "stop", journal.now())
+
+
+def test_what_is_about_to_be_accepted_reads_as_it_will_once_it_is() -> None:
+    given = {"images": None, "needs": '["vision"]', "schema": None, "persona": "robin", "no_slot": 1}
+    found = draft("m1", "brief", given)
+    assert (found.id, found.images, found.needs, found.schema, found.persona) == ("m1", [], ["vision"], None, "robin")
+    assert not found.has_own_pictures
 
 
 async def test_accepting_twice_is_accepting_once(image: LivingImage) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,79 +23,18 @@ from batos.mind.attempt import Attempt
 from batos.mind.tool_choice import ToolChoice
 from batos.mind.tool_rounds import so_far
 from batos.mind.tool_use import Called
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, InputRequired, ToolCall, ToolDefinition
+from batos.tools.definitions import ConnectionSpec, ConnectorServices
 from batos.tools.toolbox import Toolbox
 from batos.wire.schemas import SendRequest
+from tests.support.desk import NOTE, PAY, Place, asked
 from tests.support.missions import WAIT_S, FakeInference, Listened, give, mind, replayed, submit
 
-NOTE = ToolDefinition(
-    name="write_note",
-    description="Write a note to a file.",
-    parameters={
-        "type": "object",
-        "properties": {"path": {"type": "string", "description": "file"}, "text": {"type": "string", "description": "text of the note"}},
-        "required": ["path", "text"],
-    },
-    kind="idempotent",
-    untrusted=False,
-)
-CLOCK = ToolDefinition(
-    name="current_time",
-    description="Tell the current time in a city.",
-    parameters={"type": "object", "properties": {"city": {"type": "string", "description": "name of the city"}}, "required": ["city"]},
-    kind="reads",
-    outward=False,
-)
 GREETING = "Greet my friend and mention the current time in the city Tokyo"
 BRIEF = "Write a note to the file todo.txt with the text 'buy tea'"
 
 
-PAY = ToolDefinition(
-    name="pay",
-    description="Pay a bill.",
-    parameters={"type": "object", "properties": {"euros": {"type": "integer"}}, "required": ["euros"]},
-)
 PAID = ("desk_pay", '{"euros": 10}')
 ASKED_TIME = ("desk_current_time", '{"city": "Tokyo"}')
-
-
-class Place:
-    """A place with a clock and notes; `fail` is raised by its next call, `asks` is asked once, `more` are further tools."""
-
-    more: Sequence[ToolDefinition] = ()
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Mapping[str, Any], str]] = []
-        self.fail: Exception | None = None
-        self.asks = self.long = ""
-        self.private = self.ticks = False
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.entered = asyncio.Event()
-
-    async def tools(self) -> Sequence[ToolDefinition]:
-        return [NOTE, dataclasses.replace(CLOCK, private=self.private), *self.more]
-
-    async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
-        async def send(delivery: Delivery) -> Any:
-            if self.asks and not delivery.answer:
-                raise InputRequired(self.asks, "left")
-            self.calls.append((tool.name, arguments, delivery.answer or delivery.key))
-            self.entered.set()
-            await self.gate.wait()
-            if self.fail is not None:
-                raise self.fail
-            if self.ticks:
-                return {"time": len(self.calls)}
-            if tool.name == "pay":
-                return {"paid": arguments["euros"]}
-            now = {"time": "17:45", "zone": "JST" + self.long}
-            return now if tool is CLOCK or tool.name == "current_time" else {"written": arguments["path"]}
-
-        return ToolCall(connection="desk", tool=tool, arguments=arguments, send=send, seconds=5, target="desk")
-
-    async def close(self) -> None:
-        pass
 
 
 @contextlib.asynccontextmanager
@@ -110,16 +49,6 @@ async def desk(
             await box.add(ConnectionSpec("desk", "http", "https://desk.example"))
         give(kernel, toolbox=box)
         yield kernel
-
-
-async def asked(kernel: Kernel, id: str) -> str:
-    """Return the question that a mission waits with, once it does."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            question = kernel.scheduler.live(id).get("question")
-            if question:
-                return str(question if isinstance(question, str) else question["question"])
-            await kernel.image.system(lambda root: None)
 
 
 class ToolModel(FakeInference):

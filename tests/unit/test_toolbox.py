@@ -277,3 +277,23 @@ async def test_a_schema_that_doubles_is_not_followed_here(image: LivingImage, tm
     box = toolbox(image, Shop([dataclasses.replace(ORDERS, parameters=doubling)]), tmp_path)
     await box.add(SPEC)
     await box.prepare("shop.orders", {"sku": "tea"})  # followed, it would take 2^40 steps
+
+
+async def test_a_connector_is_closed_once_another_kernel_removed_its_connection(image: LivingImage, tmp_path: Path) -> None:
+    shop = Shop([ORDER, ORDERS])
+    box = toolbox(image, shop, tmp_path)
+    await box.add(SPEC)
+    await box.prepare("shop.order", {"sku": "tea"})
+    closed = shop.closed
+    image.read(box.look)
+    await asyncio.sleep(0)
+    assert (box.open_names(), shop.closed) == (("shop",), closed), "nothing has changed"
+    await image.system(connections.remove, "shop")
+    image.read(box.look)
+    async with asyncio.timeout(10):
+        while box.open_names():
+            await asyncio.sleep(0)
+    assert shop.closed == closed + 1
+    image.read(box.look)
+    await box.close()
+    assert shop.closed == closed + 1

@@ -15,8 +15,11 @@ LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
     "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
+    "kernels",
 )  # fmt: skip
 """Ops that need no field."""
+EITHER = ("ingest", "step.open", "step.edit", "step.eval")
+"""Ops that need one of several fields, and say so."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "tool_add": {"name": "n", "kind": "web"},
@@ -39,6 +42,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "notice_add": {"name": "n", "way": "hook", "place": "http://localhost/x"},
     **{op: {"name": "n"} for op in ("notice_pause", "notice_resume", "notice_remove")},
     "notice_test": {"name": "n", "id": "t"},
+    "step.open": {"id": "m"},
+    "step.show": {},
+    "step.go": {"session": "s"},
+    "step.edit": {"session": "s", "kind": "slot", "target": "robin.x", "value": 1},
+    "step.eval": {"session": "s", "expression": "1"},
+    "step.continue": {"session": "s"},
+    "step.close": {"session": "s"},
     "effect_settle": {"key": "0123", "how": "leave"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
@@ -83,7 +93,7 @@ def test_every_op_refuses_fields_it_does_not_have(op: str) -> None:
     assert "'colour'" in refused.error.message
 
 
-@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() if op != "ingest" for field in fields])
+@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() if op not in EITHER for field in fields])
 def test_every_op_names_the_field_that_is_missing(op: str, field: str) -> None:
     refused = refusal({"op": op, **{k: v for k, v in GOOD[op].items() if k != field}})
     assert (refused.error.code, refused.error.message) == ("invalid_request", f"{op}: `{field}` is missing")

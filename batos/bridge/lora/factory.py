@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
+_NOT_LED = "the kernel that leads decides about experts: put this folder into its lora_staging, too"
 _LONGEST_PAUSE_S = 3600.0
 _LOOKS = 3  # greatest number of further looks at folders that are still being copied, if a scan was requested
 
@@ -90,6 +91,17 @@ class PlainModels:
     """Takes the name of each built model before it serves a request: its digest may have changed."""
 
 
+@dataclass(frozen=True)
+class OtherFactories:
+    """Factories of other kernels that serve the same image; by default there are none."""
+
+    leads: Callable[[], bool] = lambda: True
+    """Returns True if this one decides which experts there are, and who speaks: the image says it, and the others build that."""
+    have: Callable[[str], bool] = lambda model: False
+    """Returns True if another kernel has a model."""
+    several: bool = False
+
+
 class LoraFactory:
     """Builder of the experts of one image on one Ollama.
 
@@ -120,6 +132,8 @@ class LoraFactory:
         self._failed: dict[str, tuple[float, float]] = {}  # model -> time of the next try, and the pause after that
         self._unfit: dict[str, tuple[str, str]] = {}  # model -> the refused recipe, and the reason
         self._voices: dict[str, str] = {}
+        self._lacking: dict[str, str] = {}  # expert that the image has -> why it is not here
+        self.others = OtherFactories()
 
     def _rest_on(self, personas: Mapping[str, tuple[str, str]], profile: Profile) -> None:
         self._personas, self._known_as = personas, {tagged(m.name): m.known_as for m in profile.models}
@@ -160,7 +174,13 @@ class LoraFactory:
                 looked = await asyncio.to_thread(self._staging.look)
             except OSError as e:
                 looked = [StagingRefusal(".", f"{self._staging.path} cannot be read: {e.strerror or e}; make it, or set inference.staging")]
+            if self.others.several:
+                await self._refresh()  # what another kernel recorded
             staged, refused = sorted_out(looked, {m: facts["content"] for m, facts in self._known.items() if facts["built"] is not None})
+            if not self.others.leads():
+                await self._follow(staged, refused)
+                return
+            self._lacking = {}
             if staged or self._known:
                 named = {refusal.about.model for refusal in refused if refusal.about is not None}
                 refused += await self._bring_about(staged, named)
@@ -228,6 +248,8 @@ class LoraFactory:
         """
         async with self._changed:
             await self._changed.wait_for(lambda: self._known.get(model, {}).get("state") != model_registry.INTENDED)
+        if why := self._lacking.get(model):
+            raise InferenceFailed(why, cause="model_missing", retryable=True, model=model)
         facts = self._known.get(model)
         if facts is None or facts["state"] != model_registry.BUILT:
             reason = facts["reason"] if facts else "the expert is not known"
@@ -249,7 +271,65 @@ class LoraFactory:
             "refused": [{"folder": r.folder, "reason": r.reason, "waits": r.waits} for r in self._refused.values()],
         }
 
+    def lacks(self, model: str) -> str:
+        """Return why an expert that the image has is not at this Ollama, and what to do; "" if it is, or is no expert."""
+        return self._lacking.get(model, "")
+
     # --- one scan
+
+    async def _follow(self, staged: list[Staged], refused: list[StagingRefusal]) -> None:
+        """Build what the image says, out of the own folder, and record nothing: the leader decides."""
+        here = {one.model: one for one in staged}
+        try:
+            have = await model_digests(self._client)
+        except NotNow as e:
+            log.warning("experts_not_followed", error=str(e))
+            return
+        wanted = {model: facts for model, facts in self._known.items() if facts["state"] == model_registry.BUILT}
+        lacking = {model: await self._followed(facts, here.get(model), have) for model, facts in wanted.items()}
+        for model, why in lacking.items():
+            if why and self._lacking.get(model) != why:
+                log.warning("expert_lacking", model=model, why=why)
+        self._lacking = {model: why for model, why in lacking.items() if why}
+        told = {one.folder: one for one in refused}
+        told |= {
+            one.folder.name: StagingRefusal(one.folder.name, _NOT_LED, one.about, waits=True) for one in staged if one.model not in wanted
+        }
+        self._tell(told)
+        await self._look_at_voices()
+
+    async def _followed(self, facts: Mapping[str, Any], staged: Staged | None, have: Mapping[str, str]) -> str:
+        """Build an expert as the image says; return why it cannot be here, or "" if it is."""
+        model = facts["model"]
+        try:
+            if tagged(model) in have and (await expert_mark_of(self._client, model)).recipe == facts["recipe"]:
+                return ""
+            if staged is None or staged.content != facts["content"]:
+                what = "is not" if staged is None else "has another content"
+                return f"its folder {facts['folder']!r} {what} in {self._staging.path} here: copy it from a machine that has it"
+            on = await self._foundation(staged, have)
+            on.check(staged)
+            if on.recipe(staged, facts["how"]) != facts["recipe"]:
+                return f"{facts['persona']}'s own model is another one here than at the kernel that built {model}"
+            self._check_patience(model)
+            async with self._slots:
+                await self._builder.build(staged, on, facts["how"], facts["recipe"])
+                await self._builder.attempt(model)
+        except Unfit as e:
+            return str(e)
+        except (NotNow, OSError) as e:
+            self._be_patient(model)
+            return str(e)
+        self._failed.pop(model, None)
+        await self._plain.learn(model)
+        log.info("expert_followed", model=model, how=facts["how"])
+        return ""
+
+    async def _is_same(self, model: str, facts: Mapping[str, Any], there: str | None) -> bool:
+        """Return True if Ollama has an expert as it was recorded: of several kernels each has its own digest of it, and one recipe."""
+        if there is None or there == facts.get("digest"):
+            return there is not None
+        return self.others.several and (await expert_mark_of(self._client, model)).recipe == facts.get("recipe")
 
     async def _bring_about(self, staged: list[Staged], named: set[str]) -> list[StagingRefusal]:
         try:
@@ -279,7 +359,7 @@ class LoraFactory:
         known = self._known.get(model, {})
         facts = _facts(staged, on)
         there = have.get(tagged(model))
-        if known.get("state") == model_registry.BUILT and known["recipe"] == recipe and there == known["digest"]:
+        if known.get("state") == model_registry.BUILT and known["recipe"] == recipe and await self._is_same(model, known, there):
             if any(known[name] != value for name, value in facts.items()):
                 await self._record(model_registry.note_facts, model, facts)
             return
@@ -336,9 +416,11 @@ class LoraFactory:
             if facts["built"] is None:
                 if model not in named:
                     await self._record(model_registry.forget_expert, model)
-            elif have.get(tagged(model)) == facts["digest"]:
+            elif await self._is_same(model, facts, have.get(tagged(model))):
                 if facts["state"] != model_registry.BUILT:
                     await self._record(model_registry.note_built, model, facts["digest"], facts["recipe"], facts["how"], "")
+            elif self.others.have(model):  # a kernel without it is unfit; the voices of all others stay
+                self._lacking[model] = f"its folder {facts['folder']!r} is not in {self._staging.path} here: copy it from another machine"
             elif facts["state"] != model_registry.MISSING:
                 await self._record(model_registry.note_unusable, model, model_registry.MISSING, GONE)
                 log.warning("expert_missing", model=model, remedy=GONE)

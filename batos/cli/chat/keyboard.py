@@ -76,6 +76,13 @@ class Keyboard:
     async def line(self, prompt: str, *, kept: bool = True) -> str:
         return await (self._session if kept else self._aside).prompt_async(prompt, handle_sigint=False)
 
+    async def changed(self, prompt: str, text: str) -> str:
+        """Return a text as the user changes it in place; Ctrl-X Ctrl-E opens the editor of the environment.
+
+        :raises EOFError: (or Interrupted) if the user gives it up.
+        """
+        return await self._aside.prompt_async(prompt, default=text, handle_sigint=False, enable_open_in_editor=True)
+
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
         try:

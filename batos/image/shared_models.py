@@ -1,0 +1,68 @@
+"""Models that several kernels of one image share, each with an Ollama of its own.
+
+A mission's journal is keyed by the digest of its model, and the digests of two Ollamas may differ though their files are the same. So the
+image holds each name to one digest and one content: those of the first kernel that had it, for as long as a living kernel has that
+content. Another digest of the same content counts as it. A kernel with another content under the name does not think with it: half of a
+mission would be another model's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from BTrees.OOBTree import OOBTree
+
+from batos.image import kernels
+from batos.image.kernels import ModelContent
+from batos.objects import Root
+
+_KEY = "shared_models"
+
+
+class SharedModel(NamedTuple):
+    """One model of a kernel, or what a name is held to."""
+
+    name: str
+    """with its tag"""
+    digest: str
+    content: str
+    """all that decides its answers (`batos.bridge.capabilities.content_of`)"""
+
+
+def held(root: Root, name: str) -> SharedModel | None:
+    """Return what a name is held to; None if no kernel had it yet."""
+    found = root.get(_KEY, {}).get(name)
+    return None if found is None else SharedModel(*found)
+
+
+def withdraw(root: Root, name: str) -> None:
+    """System transaction: the kernel that this connection belongs to has a model no more."""
+    me = kernels.me(root)
+    mine = next((one.models for one in kernels.listed(root) if one.name == me), ())
+    if any(one.name == name for one in mine):
+        kernels.describe(root, me, models=[one for one in mine if one.name != name])
+
+
+def others_have(root: Root, name: str) -> bool:
+    """Return True if another living kernel has a model."""
+    me = kernels.me(root)
+    others = (one for one in kernels.listed(root) if me and one.name != me and not one.gone)
+    return any(model.name == name for one in others for model in one.models)
+
+
+def publish(root: Root, model: SharedModel) -> SharedModel:
+    """System transaction: publish a model of the kernel that this connection belongs to. Return what its name is held to: to this one,
+    where it was to none, or to a content that no other living kernel has.
+    """
+    me, living = kernels.me(root), [one for one in kernels.listed(root) if not one.gone]
+    mine = {one.name: one for own in living if own.name == me for one in own.models}
+    if mine.get(model.name) != (new := ModelContent(*model)):
+        kernels.describe(root, me, models=sorted({**mine, model.name: new}.values(), key=lambda one: one.name))
+    found = held(root, model.name)
+    others = {(one.name, one.content) for other in living if other.name != me for one in other.models}
+    if found is not None and (found.content == model.content or (found.name, found.content) in others):
+        return found
+    if _KEY not in root:
+        root[_KEY] = OOBTree()
+    root[_KEY][model.name] = tuple(model)
+    return model

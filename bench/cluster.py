@@ -1,0 +1,330 @@
+"""Several kernels on one image, killed and stopped at random: what is lost, doubled or paid for twice, and how soon others go on.
+
+    python bench/cluster.py --engine postgres --missions 200
+    python bench/cluster.py --engine zeo --missions 200 --seed 7 --json
+
+Real daemons (`batos run`), each with a scripted Ollama of its own, on a PostgreSQL or a ZEO that the bench starts. Clients submit to any of
+them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time. Then the
+image is read: each acknowledged mission must be COMPLETE, once by its history, and once in memory, its journal must have each inference
+once, and no model may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner
+and the sending. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions. The exit code
+is 1 where a promise is broken. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import datetime
+import json
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+
+import zmq
+
+from batos.image import journal, kernels, ledger
+from batos.image.storage import open_database
+from batos.memory.records import MISSION
+from batos.memory.store import library_of
+from batos.testing import ScriptedOllama
+from batos.testing.script import default_answer
+from tests.support.crash import BRIEFS, completions, keys_of
+from tests.support.daemon import Daemon, Peer, provisioned
+from tests.support.servers import Postgres, Zeo, postgres_server, zeo_server
+
+CLIENTS = 4
+REPLY_MS = 2500
+END_S = 180.0
+LATE_S = 0.3
+"""Seconds by which a request may have left after its answer was journaled by another kernel, and still have crossed it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=("postgres", "zeo"), default="postgres")
+    parser.add_argument("--kernels", type=int, default=3)
+    parser.add_argument("--missions", type=int, default=200)
+    parser.add_argument("--lease", type=float, default=2.0, help="seconds (image.lease_s)")
+    parser.add_argument("--faults", choices=("both", "kills", "stops", "none"), default="both")
+    parser.add_argument("--pause", type=float, nargs=2, default=(1.5, 4.0), help="least and most seconds between two faults")
+    parser.add_argument("--pace", type=float, default=2.5, help="most seconds that a client rests between two missions")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--json", action="store_true", help="only the last line")
+    args = parser.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="batos-cluster-"))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, True)
+        server: Postgres | Zeo = stack.enter_context(postgres_server() if args.engine == "postgres" else zeo_server())
+        found = stack.enter_context(Run(folder, server.image(), args)).measured()
+    if not args.json:
+        for name, value in found.items():
+            print(f"{name:>24}  {value}")
+    print(json.dumps(found))
+    sys.exit(1 if found["broken"] else 0)
+
+
+class Run:
+    """One run: the kernels, their Ollamas, the clients and the faults."""
+
+    def __init__(self, folder: pathlib.Path, uri: str, args: argparse.Namespace) -> None:
+        self._folder, self._uri, self._args = folder, uri, args
+        self._chance = random.Random(args.seed)
+        self._asked: list[tuple[float, int, dict[str, Any]]] = []
+        self._acknowledged: dict[str, float] = {}
+        self._refused: collections.Counter[str] = collections.Counter()
+        self._waits: list[float] = []
+        self._logs: list[tuple[int, list[dict[str, Any]]]] = []
+        self._kernels: dict[int, Daemon] = {}
+        self._faults: list[tuple[float, float, int, str, str]] = []  # from, until, kernel, what, its name then
+        self._ollamas: list[ScriptedOllama] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Run:
+        for k in range(self._args.kernels):
+            ollama = ScriptedOllama()
+            ollama.__enter__()
+            self._ollamas.append(ollama)
+            ollama.say(lambda request, k=k: self._answer(k, request))
+            provisioned(ollama)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for kernel in self._kernels.values():
+            if kernel.process.poll() is None:
+                kernel.process.send_signal(signal.SIGCONT)
+                kernel.kill()
+        for ollama in self._ollamas:
+            ollama.__exit__(None, None, None)
+
+    def _answer(self, k: int, request: dict[str, Any]) -> str:
+        with self._lock:
+            self._asked.append((time.time(), k, request))
+            pause = self._chance.uniform(0.05, 0.3)
+        time.sleep(pause)
+        return default_answer(request)
+
+    def _start(self, k: int) -> None:
+        kernel = Daemon(
+            self._folder / f"k{k}",
+            image=self._uri,
+            ollama_host=self._ollamas[k].host,
+            concurrent_missions=4,
+            inference_concurrency=4,
+            mission_attempts=100,
+            remember="on",
+            remember_pause_s=0.3,
+            partial_tokens=100_000,
+            **{"image.kernels": "many", "image.kernel_name": f"k{k}", "image.lease_s": self._args.lease, "image.look_s": 0.15},
+        )
+        self._logs.append((k, kernel.log))
+        self._kernels[k] = kernel.started()
+
+    def measured(self) -> dict[str, Any]:
+        """Return the figures of the run."""
+        for k in range(self._args.kernels):
+            self._start(k)
+        began = time.time()
+        over = threading.Event()
+        clients = [threading.Thread(target=self._client, args=(c, over)) for c in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        while any(client.is_alive() for client in clients) and time.time() - began < END_S + self._args.missions:
+            self._fault()
+        over.set()
+        for client in clients:
+            client.join(30)
+        sent_s = time.time() - began
+        with self._image() as root_of:
+            until = time.time() + END_S
+            while (left := root_of(self._unfinished)) and time.time() < until:
+                time.sleep(0.3)
+            took_s = time.time() - began
+            while len(root_of(_remembered)) < len(self._acknowledged) - len(left) and time.time() < until:
+                time.sleep(0.3)
+            time.sleep(2 * self._args.lease)  # what a kernel does that was stopped comes by then
+            for kernel in self._kernels.values():
+                kernel.terminate()
+            return self._figures(root_of, left, sent_s, took_s)
+
+    def _client(self, c: int, over: threading.Event) -> None:
+        chance, mine = random.Random(self._args.seed * 100 + c), [f"m{n}" for n in range(c, self._args.missions, CLIENTS)]
+        briefs = list(BRIEFS)
+        while mine and not over.is_set():
+            k = chance.randrange(self._args.kernels)
+            try:
+                with Peer(self._kernels[k].endpoint) as peer:
+                    peer.socket.setsockopt(zmq.RCVTIMEO, REPLY_MS)
+                    while mine and not over.is_set():
+                        began = time.monotonic()
+                        reply = peer.ask("submit", id=mine[0], brief=briefs[int(mine[0][1:]) % 3].format(id=mine[0]))
+                        if reply["type"] != "accepted":
+                            self._refused[str(reply.get("code"))] += 1
+                            break
+                        self._waits.append(time.monotonic() - began)
+                        self._acknowledged[mine.pop(0)] = time.time()
+                        time.sleep(chance.uniform(0, self._args.pace))
+                        if chance.random() < 0.2:
+                            break
+            except (zmq.Again, zmq.ZMQError, OSError):
+                time.sleep(0.05)
+
+    def _fault(self) -> None:
+        args, chance = self._args, self._chance
+        if args.faults == "none":
+            time.sleep(0.5)
+            return
+        time.sleep(chance.uniform(*args.pause))
+        k = chance.randrange(args.kernels)
+        kernel, name = self._kernels[k], self._name(k)
+        at = time.time()
+        if args.faults == "kills" or (args.faults == "both" and chance.random() < 0.5):
+            kernel.kill()
+            time.sleep(chance.uniform(0.2, 3))
+            self._start(k)
+            self._faults.append((at, time.time(), k, "kill", name))
+        else:
+            kernel.process.send_signal(signal.SIGSTOP)
+            time.sleep(args.lease * chance.choice((0.5, 1.5, 3)))
+            kernel.process.send_signal(signal.SIGCONT)
+            self._faults.append((at, time.time(), k, "stop", name))
+
+    def _name(self, k: int) -> str:
+        """Return the name under which a kernel registered last, by its log."""
+        names = [line["kernel"] for line in self._kernels[k].log if line.get("event") == "kernel_registered"]
+        return names[-1] if names else ""
+
+    @contextlib.contextmanager
+    def _image(self) -> Iterator[Any]:
+        db = open_database(self._uri, cache_size=20_000, pool_size=7)
+
+        def read(function: Any) -> Any:
+            with db.transaction() as connection:
+                return function(connection.root())
+
+        try:
+            yield read
+        finally:
+            db.close()
+
+    def _unfinished(self, root: Any) -> list[str]:
+        missions = ledger.ledger_of(root).missions
+        return [id for id in self._acknowledged if id not in missions or missions[id].state not in ledger.FINAL]
+
+    def _figures(self, root_of: Any, left: list[str], sent_s: float, took_s: float) -> dict[str, Any]:
+        missions = {id: root_of(lambda root, id=id: ledger.record_of(root, id)) for id in self._acknowledged if id not in left}
+        states = collections.Counter(one.state for one in missions.values())
+        often = {id: n for id, n in root_of(completions).items() if n > 1}
+        entries = root_of(lambda root: [(one.key, one.occurrence, one.at, id) for id in missions for one in journal.load(root, id)])
+        twice = [f"{id} {key.hex()[:8]}" for (id, key, _), n in _counted(entries).items() if n > 1]
+        again, crossed = self._asked_again({key: at for key, _, at, _ in entries})
+        first, last = self._taken()
+        asked, remembered = len(self._asked), root_of(_remembered)
+        broken = [
+            *(f"{id} is lost or unfinished" for id in left),
+            *(f"{id} is {one.state}" for id, one in missions.items() if one.state != ledger.COMPLETE),
+            *(f"{id} was completed {n} times" for id, n in often.items()),
+            *(f"{entry} is in the journal more than once" for entry in twice),
+            *(f"{id} is {remembered[id]} times in memory" for id in missions if remembered[id] != 1),
+            *(f"{key} was asked for {late:.2f} s after it was journaled" for key, late in again),
+        ]
+        return {
+            "engine": self._args.engine,
+            "kernels": self._args.kernels,
+            "lease_s": self._args.lease,
+            "seed": self._args.seed,
+            "faults": dict(collections.Counter(what for *_, what, _ in self._faults)),
+            "acknowledged": len(self._acknowledged),
+            "refused": dict(self._refused),
+            "states": dict(states),
+            "asked": asked,
+            "distinct": len({key for key, *_ in entries}),
+            "asked_though_journaled": len(again),
+            "crossed_by_a_stop": crossed,
+            "accept_s": _spread(self._waits),
+            "sent_s": round(sent_s, 1),
+            "took_s": round(took_s, 1),
+            "taken_first_s": _spread(first),
+            "taken_last_s": _spread(last),
+            "registered": root_of(lambda root: root[kernels.KERNELS].epoch),
+            "terms": root_of(lambda root: kernels.lead_of(root)[1]),
+            "pending_left": root_of(lambda root: len(root["ledger"].pending)),
+            "events": self._events(),
+            "broken": broken,
+        }
+
+    def _asked_again(self, at: dict[bytes, float]) -> tuple[list[tuple[str, float]], int]:
+        """Return what was asked for after it was journaled, and the number of those that a stopped kernel had looked at before."""
+        found, crossed = [], 0
+        for k, ollama in enumerate(self._ollamas):
+            mine = [(t, request) for t, of, request in self._asked if of == k]
+            for (t, _), key in zip(mine, keys_of([request for _, request in mine], ollama), strict=True):
+                if key in at and t - at[key] > LATE_S:
+                    if any(of == k and what == "stop" and until - 0.1 <= t <= until + 2 for _, until, of, what, _ in self._faults):
+                        crossed += 1
+                    else:
+                        found.append((key.hex()[:8], t - at[key]))
+        return found, crossed
+
+    def _taken(self) -> tuple[list[float], list[float]]:
+        """Return for each kill how soon another took up the first, and the last, of the missions of the killed one."""
+        first, last = [], []
+        for at, _, _, what, name in self._faults:
+            times = [
+                _time(line) - at
+                for _, log in self._logs
+                for line in log
+                if line.get("event") == "mission_taken_up" and line.get("was") == name
+            ]
+            if what == "kill" and times:
+                first.append(min(times))
+                last.append(max(times))
+        return first, last
+
+    def _events(self) -> dict[str, int]:
+        told = ("mission_taken_up", "mission_overtaken", "kernel_gone", "kernel_stood_down", "conflict", "look_failed", "lead_taken")
+        lines = [line for _, log in self._logs for line in log]
+        counted = collections.Counter(str(line.get("event")) for line in lines)
+        bad = collections.Counter(f"{line.get('event')}!" for line in lines if line.get("level") in ("error", "critical"))
+        return {**{name: counted[name] for name in told if counted[name]}, **bad}
+
+
+def _remembered(root: Any) -> collections.Counter[str]:
+    """Return how often each mission is in memory."""
+    found = library_of(root).documents.values()
+    return collections.Counter(str(document.mission) for document in found if document.kind == MISSION)
+
+
+def _counted(entries: list[tuple[bytes, int, float, str]]) -> collections.Counter[tuple[str, bytes, int]]:
+    return collections.Counter((id, key, occurrence) for key, occurrence, _, id in entries)
+
+
+def _time(line: dict[str, Any]) -> float:
+    return datetime.datetime.fromisoformat(line["timestamp"].replace("Z", "+00:00")).timestamp()
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    if not values:
+        return {}
+    ordered = sorted(values)
+    return {
+        "median": round(statistics.median(ordered), 3),
+        "p99": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 3),
+        "most": round(ordered[-1], 3),
+        "of": len(ordered),
+    }
+
+
+if __name__ == "__main__":
+    main()
