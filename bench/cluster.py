@@ -2,6 +2,7 @@
 
     python bench/cluster.py --engine postgres --missions 200
     python bench/cluster.py --engine zeo --missions 200 --seed 7 --json
+    python bench/cluster.py --kernels 2 --faults none --pace 0 --think 0.5 1 --missions 60    # how fast, beside --kernels 1
 
 Real daemons (`batos run`), each with a scripted Ollama of its own, on a PostgreSQL or a ZEO that the bench starts. Clients submit to any of
 them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time. Then the
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--faults", choices=("both", "kills", "stops", "none"), default="both")
     parser.add_argument("--pause", type=float, nargs=2, default=(1.5, 4.0), help="least and most seconds between two faults")
     parser.add_argument("--pace", type=float, default=2.5, help="most seconds that a client rests between two missions")
+    parser.add_argument("--think", type=float, nargs=2, default=(0.05, 0.3), help="least and most seconds of an inference")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--json", action="store_true", help="only the last line")
     args = parser.parse_args()
@@ -111,7 +113,7 @@ class Run:
     def _answer(self, k: int, request: dict[str, Any]) -> str:
         with self._lock:
             self._asked.append((time.time(), k, request))
-            pause = self._chance.uniform(0.05, 0.3)
+            pause = self._chance.uniform(*self._args.think)
         time.sleep(pause)
         return default_answer(request)
 
@@ -255,6 +257,7 @@ class Run:
             "accept_s": _spread(self._waits),
             "sent_s": round(sent_s, 1),
             "took_s": round(took_s, 1),
+            "missions_per_s": round(len(missions) / took_s, 2),
             "taken_first_s": _spread(first),
             "taken_last_s": _spread(last),
             "registered": root_of(lambda root: root[kernels.KERNELS].epoch),

@@ -502,9 +502,12 @@ class StartedStages:
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
-            **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
-            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
+            **(
+                {"kernel": {**told, **self.missions.fitness.facts()}}
+                if (told := {} if self.others is None else self.others.facts())
+                else {}
+            ),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},

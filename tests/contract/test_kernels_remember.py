@@ -108,6 +108,9 @@ async def test_each_kernel_finds_within_a_second_what_another_stored_and_forgot(
         await settled(leader, other)
         reply = await other.memory.search(SearchRequest(op="search", question="Where does the quagga2 live?"))
         assert reply["by_vectors"], "the vectors came, too"
+        made, heard = (kernel.memory.facts()["embedder"] for kernel in (leader, other))
+        assert (made["state"], heard["state"]) == ("ready", "elsewhere")
+        assert (heard["identity"], heard["vectors"]) == (made["identity"], made["vectors"])
         await other.memory.tell(forget=str(files[2]))
         assert not [text for text in await found(other, "quagga2") if "quagga2" in text], "its own change is there at once"
         begun = time.monotonic()
@@ -142,7 +145,8 @@ async def test_missions_of_both_remember_at_once_and_nothing_is_overwritten(at: 
         said = [text for _, text in held.values()]
         for name in "xy":
             assert all(f"The key {name}{n} is under stone {n}." in said for n in range(10))
-        assert len({number // EPOCH for number, _ in held.values()}) == 2, "each has an epoch of its own"
+        assert len({number for number, _ in held.values()}) == len(held)
+        assert len({one.memory.numbers.take() // EPOCH for one in (leader, other)}) == 2, "each has an epoch of its own"
         for one in (leader, other):
             assert "The key y7 is under stone 7." in await found(one, "Where is the key y7?")
 
