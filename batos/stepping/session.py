@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic.change_types import Ground
-from batos.autotelic.rehearsal import Stage, Staging
 from batos.bridge.inference import Inference
 from batos.config import Settings
 from batos.config.limits import Limits, limit
@@ -26,6 +25,7 @@ from batos.image.mission_record import AskedQuestion, MissionRecord, is_question
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED
 from batos.mind.inference import as_error
+from batos.missions.mirror_stage import Stage, Staging
 from batos.objects import Root
 from batos.sandbox.tracing import TracedRun
 from batos.stepping import step_edits
