@@ -75,14 +75,14 @@ class _Lead:
                 if self._term != term:
                     try:
                         await stack.aclose()
-                    except Exception as e:
+                    except (Exception, BatosSignal) as e:  # of a failed image, too: `settled` must not wait for ever
                         log.exception("lead_not_left_in_order", error=repr(e))
                     term, entered = self._term, 0
                 while self._term == term != 0 and entered < len(self._makes):
                     entered += 1
                     try:
                         await stack.enter_async_context(self._makes[entered - 1]())
-                    except Exception as e:
+                    except (Exception, BatosSignal) as e:
                         log.exception("lead_not_taken_up", error=repr(e))
                 if not self._changed.is_set():
                     self._settled.set()

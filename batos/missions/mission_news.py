@@ -128,9 +128,10 @@ class MissionNews:
                 del self._known[id]
                 self._tell_end(record)
             return
-        if not quietly:
-            if not self._is_here(id):
-                self._tell_state(record, one)
+        is_here = self._is_here(id)
+        if not quietly and not is_here:
+            self._tell_state(record, one)
+        if not quietly or is_here:  # one under way here may have been cancelled elsewhere before the first look
             self._on_change(record)
         one.told = _waits(record)
 

@@ -497,7 +497,8 @@ class Scheduler:
     async def _cancel(self, id: str) -> bool:
         if (task := self._running.get(id)) is not None:
             await self._cancel_running(id, task)
-            return True
+            if not self._image.kernel or self._has_ended(id):
+                return True  # else another kernel had taken it up, and has to be asked
         cancelled = MissionCancelled(f"mission {id!r} was cancelled")
         if (record := self._take(id)) is not None and await self._end_waiting(record, cancelled):
             return True
@@ -595,7 +596,10 @@ class Scheduler:
         finally:
             self._cancelled.discard(id)
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
-            await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            try:
+                await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            except Overtaken as e:
+                log.info("mission_overtaken", mission=id, by=e.owner)
 
     # --- among several kernels: see `MissionSweep` and `MissionNews`
 

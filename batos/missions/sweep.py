@@ -102,8 +102,8 @@ class MissionSweep:
         self._turn: Iterator[str] = iter(())
 
     def may_take(self, record: MissionRecord) -> bool:
-        """Return True if this kernel may take up a mission: it can think it, or end it since its time is over."""
-        return self.may_claim(record) or _is_late(record)
+        """Return True if this kernel may take up a mission: it can think it, or end it since its time is over or its user cancelled it."""
+        return self.may_claim(record) or _is_to_end(record)
 
     def begins(self, record: MissionRecord) -> bool:
         """Return True if a mission that was sent to this kernel begins here: no other one has its model loaded already."""
@@ -205,14 +205,17 @@ class MissionSweep:
         return mission is not None and mission.state in ledger.FINAL and ownership.owner_of(mission) != self._membership.name
 
     def _take(self, orphans: list[MissionRecord], others: list[MissionRecord]) -> None:
+        for record in orphans:
+            if record.kernel == self._membership.name and (self._membership.draining or not self.may_take(record)):
+                self._image.later(ledger.uncount_attempt, record.id, record.attempts)  # no other kernel may take it up before
         if self._membership.draining:
             return
         orphans = sorted(filter(self.may_take, orphans), key=_order)[: self._concurrent()]
         others = self._in_order([record for record in others if self.may_take(record)])
-        late = [record for record in others if self._seen[record.id].looks > PATIENCE_LOOKS or _is_late(record)]
+        late = [record for record in others if self._seen[record.id].looks > PATIENCE_LOOKS or _is_to_end(record)]
         places = max(0, self._scheduler.room() - len(orphans))
         chosen = {record.id: record for record in [*late[:places], *self._part(others, places)][:places]}
-        chosen |= {record.id: record for record in late if _is_late(record)}  # it is ended, and takes no place
+        chosen |= {record.id: record for record in late if _is_to_end(record)}  # it is ended, and takes no place
         for record in [*orphans, *chosen.values()]:
             log.info("mission_taken_up", mission=record.id, was=record.kernel or None)
             self._scheduler.take_up(replace(record, resumed=True))
@@ -259,5 +262,5 @@ def _order(record: MissionRecord) -> tuple[Any, ...]:
     return record.origin == "system", -record.priority, record.number
 
 
-def _is_late(record: MissionRecord) -> bool:
-    return record.deadline_s is not None and record.accepted + record.deadline_s <= time.time()
+def _is_to_end(record: MissionRecord) -> bool:
+    return record.cancelled or (record.deadline_s is not None and record.accepted + record.deadline_s <= time.time())

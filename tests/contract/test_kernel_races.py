@@ -1,0 +1,117 @@
+"""Races between a kernel's end, a claim, a cancellation and a stop: none of them is lost, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from batos.app.kernel import Kernel
+from batos.cluster.membership import Membership
+from batos.errors import ImageFailed
+from batos.image import continuations
+from batos.image.continuations import ThoughtChange
+from tests.support.kernels import LOOK_S, TERMS, Standstill, daemon, record, until
+from tests.support.missions import FakeInference, submit
+from tests.support.servers import Zeo, zeo  # noqa: F401
+
+
+async def cancelled(kernel: Kernel, id: str) -> None:
+    await until(lambda: record(kernel, id).state == "FAILED", f"the end of {id}")
+    assert (record(kernel, id).error or {})["code"] == "cancelled"
+
+
+async def test_a_cancellation_at_a_kernel_that_has_lost_the_mission_ends_it_where_it_is(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held, other_held = zeo.image(), FakeInference(), FakeInference()
+    held.hold()
+    other_held.hold()
+    async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, other_held, "b") as other, Standstill(one.membership):
+        await submit(one, "m", "robin, what of it?")
+        await held.came(1)
+        await other_held.came(1)
+        assert record(other, "m").kernel == "b.2"
+        assert one.scheduler.running() == ["m"]  # it does not know yet
+        assert await one.scheduler.cancel("m")
+        await cancelled(other, "m")
+
+
+async def test_a_cancellation_before_the_first_turn_of_a_mission_that_is_anothers_ends_it_there(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held = zeo.image(), FakeInference()
+    held.hold()
+    async with daemon(tmp_path, uri, FakeInference(), "a") as one, daemon(tmp_path, uri, held, "b") as other:
+        await submit(other, "m", "robin, what of it?")
+        await held.came(1)
+        cancelling = asyncio.ensure_future(one.scheduler.cancel("m"))
+        await asyncio.sleep(0)
+        one.scheduler.take_up(record(one, "m"))  # as a look does that saw the record of before the claim
+        assert await cancelling
+        await cancelled(other, "m")
+
+
+async def test_a_cancelled_mission_whose_kernel_has_gone_is_ended_by_one_that_cannot_think_it(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held = zeo.image(), FakeInference()
+    held.hold()
+    async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        other.scheduler.sweep.may_claim = lambda record: False
+        async with Standstill(one.membership):
+            await submit(one, "m", "robin, what of it?")
+            await held.came(1)
+            assert await other.scheduler.cancel("m")
+            await cancelled(other, "m")
+
+
+async def test_a_mission_that_was_cancelled_elsewhere_may_be_continued(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held = zeo.image(), FakeInference()
+    held.hold()
+    async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        await submit(one, "m", "robin, what of it?")
+        await held.came(1)
+        assert await other.scheduler.cancel("m")
+        await cancelled(other, "m")
+        await other.image.system(continuations.go_on, "m", "", "", ThoughtChange(), ())
+        await other.scheduler.go_on("m")
+        await until(lambda: record(other, "m").is_final)
+        assert record(other, "m").state == "COMPLETE"
+
+
+async def test_a_mission_that_is_continued_where_it_cannot_be_thought_goes_on_elsewhere(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held = zeo.image(), FakeInference()
+    held.hold()
+    async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        await submit(one, "m", "robin, what of it?")
+        await held.came(1)
+        assert await one.scheduler.cancel("m")
+        held.release()
+        other.scheduler.sweep.may_claim = lambda record: False
+        await other.image.system(continuations.go_on, "m", "", "", ThoughtChange(), ())
+        await other.scheduler.go_on("m")
+        await until(lambda: record(one, "m").state == "COMPLETE", "its end at the other kernel")
+        assert record(one, "m").kernel == "a.1"
+
+
+@pytest.mark.parametrize("moment", ["taken up", "left"])
+async def test_a_kernel_stops_whose_image_failed_while_it_led(zeo: Zeo, moment: str) -> None:  # noqa: F811
+    from batos.image.living_image import LivingImage
+
+    membership = Membership("k", TERMS, lease_s=1.0, look_s=LOOK_S)
+    image = await LivingImage.open(zeo.image(), join=membership.join, lease_s=1.0)
+    entered = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def led() -> AsyncIterator[None]:
+        entered.set()
+        if moment == "taken up":
+            raise ImageFailed("the disk does not write")
+        yield
+        raise ImageFailed("the disk does not write")
+
+    membership.on_lead(led)
+    try:
+        async with asyncio.timeout(20):
+            async with membership.running():
+                await entered.wait()
+    finally:
+        await image.close()
