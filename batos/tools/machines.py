@@ -14,6 +14,7 @@ import ipaddress
 import json
 import os
 import socket
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -128,21 +129,31 @@ def adopt(root: Root, here: str) -> list[str]:
 
 def machine_of(root: Root, mission: MissionRecord) -> str:
     """Return the other machine that a mission has to be thought on, as far as it is known before: that of the connection that it was handed
-    over for, that it sends a message to, or that a grant of its own names. "" if this kernel will do.
+    over for; else, that it sends a message to; else, that a grant of its own names. "" if this kernel will do: of connections of several
+    machines that grants name, one of its own is enough to begin.
     """
-    for name in _connections_of(root, mission):
+    wanted = (_machine_of(root, names) for names in _connections_of(root, mission))
+    return next((there for there in wanted if there is not None), "")
+
+
+def _machine_of(root: Root, names: Iterable[str]) -> str | None:
+    """Return the machine that all of these connections need, "" if this kernel can use one of them; None if none of them is there."""
+    found: str | None = None
+    for name in names:
         held = root["lobby"].tools._slots.get(name)
         if isinstance(held, UvmObject) and connections.is_connection(root, held):
-            there = elsewhere(root, connections.pinned(held).spec)
-            if there:
-                return there
-    return ""
+            if not (there := elsewhere(root, connections.pinned(held).spec)):
+                return ""
+            found = found or there
+    return found
 
 
-def _connections_of(root: Root, mission: MissionRecord) -> list[str]:
-    found = [mission.connection] if mission.connection else []
+def _connections_of(root: Root, mission: MissionRecord) -> Iterator[list[str]]:
+    """Yield the connections that a mission needs, as far as they are known; the next ones count only where those before are not there."""
+    if mission.connection:
+        yield [mission.connection]
     if mission.message is not None:
         target = str(json.loads(mission.message)["target"])
         if target.startswith(_TOOLS):
-            found.append(target.removeprefix(_TOOLS).partition(".")[0])
-    return found + [name for name in grants.connections_for(root, mission.id) if name not in found]
+            yield [target.removeprefix(_TOOLS).partition(".")[0]]
+    yield grants.connections_for(root, mission.id)

@@ -14,7 +14,7 @@ from batos.app.kernel import Kernel
 from batos.errors import InvalidInput
 from batos.image import effects, grants, ledger
 from batos.image.grants import ALLOW, GrantRecord
-from batos.image.mission_record import MissionRecord
+from batos.image.mission_record import MissionRecord, draft
 from batos.tools import machines
 from batos.tools.definitions import ConnectionSpec, ConnectorServices
 from batos.tools.machines import EVERY
@@ -227,3 +227,27 @@ async def test_the_first_kernel_takes_over_the_connections_that_one_daemon_had(z
             box = kernel.attempt_services.toolbox
             assert box is not None
             assert {name: held.spec.on for name, held in box.connections().items()} == {"notes": "a", "web": ""}
+
+
+async def test_a_mission_that_may_use_connections_of_two_machines_is_begun_at_one_of_them(
+    zeo: Zeo,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    uri, place = zeo.image(), Place()
+    async with at_desk(tmp_path, uri, "a", place) as one, at_desk(tmp_path, uri, "b", Place()) as other:
+        services, state = ConnectorServices(secret=str, folder=tmp_path), other.attempt_services.toolbox.state  # type: ignore[union-attr]
+        box = Toolbox(other.image, services, state, lambda spec, services: Place(), machine="b")
+        await box.add(ConnectionSpec("bench", "http", "https://bench.example", on="b"))
+        await one.image.system(ledger.accept, "m1", TIME, {"paused": True}, False)
+        for connection in ("bench", "desk"):
+            await one.image.system(grants.add, GrantRecord(0, ALLOW, f"{connection}.*", mission="m1"), 1.0)
+        for options, usable in (({}, ("a", "b")), ({"connection": "desk"}, ("a",)), ({"connection": "bench"}, ("b",))):
+            mission = draft("m1", "a brief", options)
+            fits = [name for name, kernel in (("a", one), ("b", other)) if not kernel.image.read(machines.machine_of, mission)]
+            assert tuple(fits) == usable
+        sent = draft("m2", "a brief", message("tools.desk"))
+        assert [k.image.read(machines.machine_of, sent) for k in (one, other)] == ["", "a"]
+        handed_over = draft("m2", "a brief", {**message("tools.desk"), "connection": "bench"})
+        assert [k.image.read(machines.machine_of, handed_over) for k in (one, other)] == ["b", ""]
+        await other.scheduler.resume("m1")
+        await completed(other, "m1")
