@@ -22,7 +22,7 @@ import structlog
 from persistent import Persistent
 
 from batos.errors import ImageDamaged
-from batos.image import ownership
+from batos.image import kernels, ownership
 from batos.objects import Root
 
 log = structlog.get_logger("batos.image")
@@ -246,7 +246,7 @@ def add(root: Root, mission: str, inference: InferenceRecord) -> None:
     """
     journal = _writable(root, mission)
     done = (inference.key, inference.occurrence)
-    if any((entry.inference.key, entry.inference.occurrence) == done for entry in _readable(journal)):
+    if kernels.me(root) and any((entry.inference.key, entry.inference.occurrence) == done for entry in _readable(journal)):
         return  # the commit of an earlier try had come through
     journal.entries += (JournalEntry(inference),)
     if journal.partials:  # it is journaled now
