@@ -46,6 +46,11 @@ class Events:
         """Return True if the end of a mission was told, a short while ago."""
         return self._told is not None and mission in self._told
 
+    def goes_on(self, mission: str) -> None:
+        """Note that a mission has not ended, or not any more, since it was continued: its next end is told again."""
+        if self._told:
+            self._told.pop(mission, None)
+
     def watch(self, mission: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with every event of a mission, until the returned function is called."""
         return _joined(self._watchers, mission, watcher)

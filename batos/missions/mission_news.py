@@ -58,6 +58,7 @@ class MissionNews:
         """
         self._events, self._is_here, self._comes_live, self._on_change = events, is_here, comes_live, on_change
         self._known: dict[str, _Known] = {}
+        self._over: set[str] = set()  # pending ones that have ended, or cannot be read
         self._newest: int | None = None
         self._turn: Iterator[str] = iter(())
         events.tell_once()
@@ -77,16 +78,20 @@ class MissionNews:
         :param root: of a snapshot as of now.
         """
         held, first = ledger.ledger_of(root), self._newest is None
+        pending = set(held.pending)
         for mission in self._accepted(root):
             self._known[mission.id] = _Known()
-        if first:
-            self._known = {id: _Known() for id in held.pending}
-        for id in self._due(set(held.pending)):
+        self._over &= pending
+        for id in pending - self._known.keys() - self._over:  # those that were there at first, and those that go on after an end
+            self._known[id] = _Known()
+        for id in self._due(pending):
             try:
                 self._read(root, id, quietly=first)
             except (ImageDamaged, UnknownMission) as e:  # the self-audit tells of it
                 log.warning("mission_not_read", mission=id, error=e.message)
                 self._known.pop(id, None)
+            if id not in self._known and id in pending:
+                self._over.add(id)
 
     def _accepted(self, root: Root) -> list[UvmObject]:
         """Return the missions that were accepted since the last look."""
@@ -128,6 +133,7 @@ class MissionNews:
                 del self._known[id]
                 self._tell_end(record)
             return
+        self._events.goes_on(id)
         is_here = self._is_here(id)
         if not quietly and not is_here:
             self._tell_state(record, one)

@@ -431,6 +431,7 @@ class Scheduler:
         id = attempt.id
         limits = self.settings.missions
         attempts = await self._endings.recorded(id, ledger.begin_attempt, id, limits.attempts, limits.inferences)
+        self._events.goes_on(id)
         attempt.mission = replace(attempt.mission, attempts=attempts)
 
     async def _provide(self, run: _Run, need: NeedModel) -> None:
@@ -596,10 +597,7 @@ class Scheduler:
         finally:
             self._cancelled.discard(id)
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
-            try:
-                await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
-            except Overtaken as e:
-                log.info("mission_overtaken", mission=id, by=e.owner)
+            await self._end_waiting(attempt.mission, MissionCancelled(f"mission {id!r} was cancelled"))
 
     # --- among several kernels: see `MissionSweep` and `MissionNews`
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from batos.app.kernel import Kernel
+from batos.bus import MissionEnded
 from batos.cluster.membership import Membership
 from batos.errors import ImageFailed
 from batos.image import continuations
@@ -115,3 +116,35 @@ async def test_a_kernel_stops_whose_image_failed_while_it_led(zeo: Zeo, moment: 
                 await entered.wait()
     finally:
         await image.close()
+
+
+async def test_the_second_end_of_a_mission_that_was_continued_is_told_at_each_kernel(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held, free = zeo.image(), FakeInference(), FakeInference()
+    held.hold()
+    async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, free, "b") as other:
+        ends: dict[str, list[str]] = {"a": [], "b": []}
+        for name, kernel in (("a", one), ("b", other)):
+            kernel.bus.subscribe(MissionEnded, lambda ended, name=name: ends[name].append(ended.state))
+        await submit(one, "m", "robin, what of it?")
+        await held.came(1)
+        assert await one.scheduler.cancel("m")
+        await until(lambda: ends == {"a": ["FAILED"], "b": ["FAILED"]}, "the first end")
+        await other.image.system(continuations.go_on, "m", "", "", ThoughtChange(), ())
+        await other.scheduler.go_on("m")
+        await until(lambda: record(one, "m").is_final)
+        await until(lambda: ends == {"a": ["FAILED", "COMPLETE"], "b": ["FAILED", "COMPLETE"]}, f"the second end: {ends}")
+
+
+async def test_a_mission_that_was_continued_is_cancelled_from_another_kernel_while_it_is_thought(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811
+    uri, held = zeo.image(), FakeInference()
+    held.hold()
+    async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        await submit(one, "m", "robin, what of it?")
+        await held.came(1)
+        assert await one.scheduler.cancel("m")
+        await asyncio.sleep(10 * LOOK_S)  # each has told the end, and looks at it no more
+        await one.image.system(continuations.go_on, "m", "", "", ThoughtChange(), ())
+        await one.scheduler.go_on("m")
+        await held.came(2)
+        assert await other.scheduler.cancel("m")
+        await cancelled(other, "m")
