@@ -21,7 +21,7 @@ MOST_WORDS = 25
 LATER: frozenset[str] = frozenset(
     f"docs/{name}.md"
     for name in (
-        "cli", "console", "reliability", "settings",
+        "cli", "reliability", "settings",
         "tutorial", "wire",
     )
 )  # fmt: skip
