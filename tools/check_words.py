@@ -21,7 +21,7 @@ MOST_WORDS = 25
 LATER: frozenset[str] = frozenset(
     f"docs/{name}.md"
     for name in (
-        "cli", "reliability", "settings",
+        "cli", "settings",
         "wire",
     )
 )  # fmt: skip
