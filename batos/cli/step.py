@@ -22,16 +22,16 @@ _HISTORY = "step_history"
 def step(
     args: Annotated[list[str], typer.Argument(metavar="MISSION | SELECTOR [ARG]...", help="The mission; with --method the message.")],
     at: Annotated[
-        str | None, typer.Option("--at", metavar="STATE|N", help="Stand at this state, or transition, and not where it failed.")
+        str | None, typer.Option("--at", metavar="STATE|N", help="Stop at this state or transition, not where it failed.")
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", metavar="OBJECT", help="Run one method of this object, without a mission.")
     ] = None,
     inferences: Annotated[
-        int, typer.Option("--inferences", metavar="N", min=0, help="Pay for at most N that the journal does not have, to get there.")
+        int, typer.Option("--inferences", metavar="N", min=0, help="Pay for at most N inferences that the journal does not have.")
     ] = 0,
     do: Annotated[
-        list[str] | None, typer.Option("--do", metavar="LINE", help="Carry out this line in place of a prompt; may be repeated.")
+        list[str] | None, typer.Option("--do", metavar="LINE", help="Run this line in place of a prompt; may be repeated.")
     ] = None,
     connect: Connect = None,
     as_json: Json = False,

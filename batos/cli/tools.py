@@ -33,7 +33,7 @@ def tools(
     arguments: Annotated[str | None, typer.Argument(metavar="[JSON]", help="Arguments of the call; - reads them from the input.")] = None,
     places: PlaceOptions = _NO_PLACE,
     options: ConnectionOptions = _NO_OPTIONS,
-    line: Annotated[str | None, typer.Option("--line", metavar="TEXT", help="Of offer: what the place does, in one line.")] = None,
+    line: Annotated[str | None, typer.Option("--line", metavar="TEXT", help="Of offer: description of the place, in one line.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
