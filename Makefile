@@ -5,6 +5,7 @@
 # chat-clients  openai-python, ollama-python, llm, LiteLLM, openai and the AI SDK of Node: what the tests let speak with the doors (430 MB)
 # mcp-conformance  the protocol's own conformance suites, for clients and for servers, three minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
+# postgres PostgreSQL, of which the tests start servers of their own: found, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
@@ -37,7 +38,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium postgres mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -96,6 +97,9 @@ registry:
 chromium:
 	@sh tools/find_chromium.sh
 
+postgres:
+	@sh tools/find_postgres.sh
+
 mcp-servers: $(VENV)/.made
 	@sh tools/mcp_servers.sh $(bin)/python
 
@@ -111,7 +115,7 @@ run: install models ollama
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
 # are the end-to-end tests that take minutes each, which kept one worker waiting for the other.
-test: install-dev models embedders ollama registry chromium mcp-servers chat-clients
+test: install-dev models embedders ollama registry chromium postgres mcp-servers chat-clients
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 crash: install-dev models ollama

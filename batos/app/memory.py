@@ -133,6 +133,10 @@ class MemoryRuntime:
 
         :param life: ends the work; it may be begun again then.
         """
+        if self._shared is not None:  # it makes links for all, and a look may miss a title
+            from batos.memory.section_builder import known_names
+
+            self.shelver.names.add(await in_helper(self._image.read, known_names))
         self._works = True
         life.callback(setattr, self, "_works", False)
         life.background(self.ingest.run(), "ingest")

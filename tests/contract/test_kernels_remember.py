@@ -177,10 +177,19 @@ async def test_files_that_another_kernel_of_a_machine_queued_are_read_by_the_one
         assert await finds(other, "Where is the ibis?", "The ibis is at the lake.") < 2 * SOON_S
 
 
-async def test_the_next_leader_goes_on_with_what_waits(at: Postgres | Zeo, tmp_path: Path) -> None:
+async def test_the_next_leader_goes_on_with_what_waits_and_knows_all_names(
+    at: Postgres | Zeo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with two(at, tmp_path) as (leader, other):
+        monkeypatch.setattr("batos.memory.section_builder.names_of", lambda root, documents: [])  # looks miss them
+        club = tmp_path / "club.md"
+        club.write_text("# The Walrus Club\n\nIt meets on Mondays.")
+        await ingested(leader, club)
+        await settled(leader, other)
         await leader.membership.resign()
         await until(lambda: other.membership.leads, "another leader")
+        number = other.image.read(lambda root: library_of(root).by_source[str(club)])
+        await until(lambda: other.memory.shelver.names.of("We saw the Walrus Club.", 0).links == (number,), "the name")
         path = tmp_path / "a.md"
         path.write_text("The ibis is at the lake.")
         await ingested(other, path)
