@@ -5,6 +5,7 @@
 # chat-clients  openai-python, ollama-python, llm, LiteLLM, openai and the AI SDK of Node: what the tests let speak with the doors (430 MB)
 # mcp-conformance  the protocol's own conformance suites, for clients and for servers, three minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
+# postgres PostgreSQL, of which the tests start servers of their own: found, or installed (Debian)
 # check    style, types, layers, sizes                  crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     what is generated: tables in docs/, the synchronous client
@@ -17,7 +18,9 @@
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
 # lock     locks/ anew, after a change of constraints.txt or of what is required: what is installed, by the hashes of its files
 # pins     tests/pins/ anew, after something public was added: what is gone or changed is refused, with words that say what to do
+# site     the documents as pages to browse, in build/site; a link that leads nowhere fails
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
+# release  check all of it, and build wheel, sdist, site and container of this version, in dist/
 # clean    remove what was built; images stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
@@ -37,7 +40,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium postgres mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package release docs site pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -96,6 +99,9 @@ registry:
 chromium:
 	@sh tools/find_chromium.sh
 
+postgres:
+	@sh tools/find_postgres.sh
+
 mcp-servers: $(VENV)/.made
 	@sh tools/mcp_servers.sh $(bin)/python
 
@@ -111,7 +117,7 @@ run: install models ollama
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
 # are the end-to-end tests that take minutes each, which kept one worker waiting for the other.
-test: install-dev models embedders ollama registry chromium mcp-servers chat-clients
+test: install-dev models embedders ollama registry chromium postgres mcp-servers chat-clients
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 crash: install-dev models ollama
@@ -123,6 +129,7 @@ check: install-dev
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/python tools/check_house.py
+	$(bin)/python tools/check_words.py
 
 # On a RAM disk where there is one: the cost of the code, not of the disk.
 bench: install models ollama
@@ -181,9 +188,21 @@ lock: $(VENV)/.made
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh
 
+release: check site
+	@PYTHONS="$(PYTHONS)" sh tools/release.sh
+
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
 	@$(bin)/python tools/gen_sync.py
+
+site: build/site-tools/.installed
+	@NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs --quiet build --clean
+	@echo "site: open build/site/index.html"
+
+build/site-tools/.installed: $(VENV)/.made locks/site.txt
+	@echo "site: installing MkDocs"
+	@$(bin)/python -m venv build/site-tools && build/site-tools/bin/pip install --quiet $(locked) locks/site.txt
+	@touch $@
 
 pins: install-dev
 	@$(bin)/python -m tests.support.public_names

@@ -15,6 +15,7 @@
     │   ├── UnknownPicture         no image of this digest was uploaded, or the daemon has removed it
     │   ├── UnknownSource          the memory holds nothing from this source
     │   ├── UnknownChange          the autotelic loop has made no change of this number, or the daemon has removed its record
+    │   ├── UnknownComparison      the image has no comparison of this id, or its record was removed
     │   ├── UnknownSession         there is no such session of stepping: it was closed, left, or the daemon was started again
     │   ├── StepConflict           the image was changed meanwhile where a session changed it, too; see `conflicts`
     │   ├── UndoConflict           later work depends on the mission to undo; see `conflicts` and `missions`
@@ -164,6 +165,10 @@ class UnknownSource(InvalidInput):
 
 class UnknownChange(InvalidInput):
     code = "unknown_change"
+
+
+class UnknownComparison(InvalidInput):
+    code = "unknown_comparison"
 
 
 class UnknownSession(InvalidInput):

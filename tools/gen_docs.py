@@ -85,6 +85,7 @@ def clients() -> str:
 
     from batos.wire import Client
     from batos.wire.client import Operating
+    from batos.wire.compare_client import Comparing
     from batos.wire.folder_client import FolderWatching
     from batos.wire.hook_client import Hooking
     from batos.wire.notice_client import Noticing
@@ -92,7 +93,7 @@ def clients() -> str:
     from batos.wire.step_client import StepClient
 
     parts = []
-    kinds = (Client, Operating, Scheduling, Noticing, Hooking, FolderWatching, StepClient)
+    kinds = (Client, Operating, Scheduling, Noticing, Hooking, FolderWatching, StepClient, Comparing)
     for name, method in {name: method for kind in kinds for name, method in vars(kind).items()}.items():
         if name.startswith("_"):
             continue

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TypeGuard
 
 WIRE = Path(__file__).parents[1] / "batos" / "wire"
-_NAMES = ("client", "schedule_client", "notice_client", "hook_client", "folder_client", "step_client", "kernel_client")
+_NAMES = ("client", "schedule_client", "notice_client", "hook_client", "folder_client", "step_client", "kernel_client", "compare_client")
 SOURCES = tuple(WIRE / f"{name}.py" for name in _NAMES)
 TARGET, OPERATIONS_TARGET = WIRE / "sync_client.py", WIRE / "sync_operations.py"
 CLASSES = ("Client", "Operating")
-OPERATIONS = ("Scheduling", "Noticing", "Hooking", "FolderWatching", "StepClient", "KernelReading")
+OPERATIONS = ("Scheduling", "Noticing", "Hooking", "FolderWatching", "StepClient", "KernelReading", "Comparing")
 """The classes whose methods a client has, in the order in which they are written: in either module."""
 
-OPERATIONS_HEAD = '''"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, stepping.
+OPERATIONS_HEAD = '''"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, stepping, comparisons.
 
 Written by tools/gen_sync.py from the modules of batos/wire that end in _client.py: change those, then run `make docs`.
 """

@@ -254,6 +254,8 @@ class MissionRequests:
         if known.result and not known.persona:
             facts["persona"] = str(known.result.get("persona") or "").lower() or None
         live = {} if known.is_final else self._scheduler.live(id)
+        if self._image.kernel and not known.is_final and not known.kernel:
+            live = {**self._waiting(known), **live}
         facts |= {name: value for name, value in known.to_wire(_FACTS_IF_ANY).items() if value}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
@@ -265,6 +267,13 @@ class MissionRequests:
         if state in (PAUSED, NEEDS_INPUT):
             live = {**live, "state": state}
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
+
+    def _waiting(self, known: MissionRecord) -> Reply:
+        """Return what a mission waits for that is nobody's: another kernel may hold it back, or none."""
+        if (question := known.open_question) is not None:
+            return {"question": question}
+        follows = known.context is not None and not self._image.read(ledger.is_final, known.context)
+        return {"waits_for": known.context} if follows and held_state(known) is None else {}
 
     def _record(self, id: str) -> MissionRecord:
         return self._image.read(ledger.record_of, id)

@@ -22,7 +22,7 @@ import structlog
 from batos.concurrency import Background
 from batos.config import Settings
 from batos.config.limits import Limits, limit
-from batos.errors import BatosError, ConfigError, DaemonUnavailable, UnknownMission
+from batos.errors import BatosError, ConfigError, DaemonUnavailable, KeyRefused, UnknownMission
 from batos.mind.events import Event, Events
 from batos.wire.client import Client
 from batos.wire.keys import ClientKeys, load_pair
@@ -33,7 +33,8 @@ LIVE = ("state", "token", "tool", "provision", "revised")
 """Kinds of events that only the kernel which thinks a mission through knows."""
 _BY_IMAGE = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT")  # states that the image tells
 _FACTS = ("state", "persona", "why", "progress", "place")  # of a status, that only that kernel knows
-_STALE = 64  # watches of a connection that nobody needs any more, and that only its end ends
+_KEY_S = 1.0  # seconds after which a kernel is tried again that does not know this one's key yet: it learns it with its next look
+_STALE = 50  # watches of a connection that nobody needs any more, and that only its end ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Relay:
         self._events, self._settings, self._limits = events, settings, RelayLimits.of(settings)
         self._lines: dict[str, _Line] = {}
         self._tasks = Background()
-        self._failed_at: dict[str, float] = {}
+        self._again_at: dict[str, float] = {}
         self.unreached: dict[str, str] = {}
         """Why a kernel could not be reached, by its name."""
 
@@ -102,7 +103,7 @@ class Relay:
             if places.get(name) != line.place or line.stale > _STALE or now - line.used > self._limits.idle_s:
                 self._close(name)
         for name, ids in wanted.items():
-            if (failed := self._failed_at.get(name)) is not None and now - failed < self._limits.again_s:
+            if now < self._again_at.get(name, 0.0):
                 continue
             line = self._line(places[name])
             for id in ids:
@@ -110,7 +111,7 @@ class Relay:
                     line.follows[id] = self._tasks.start(self._follow(line, id), f"relay of {id}", "relay")
         for name in self.unreached.keys() - places.keys():
             del self.unreached[name]
-            self._failed_at.pop(name, None)
+            self._again_at.pop(name, None)
 
     def comes_live(self, id: str) -> bool:
         """Return True if the events of a mission come from its kernel now."""
@@ -119,8 +120,7 @@ class Relay:
     async def status(self, id: str, place: KernelPlace) -> Event:
         """Return what only its kernel knows of a mission: the state of its thought, its persona, its place in the queue there. Empty where
         that kernel cannot be reached, or does not answer in time."""
-        now = asyncio.get_running_loop().time()
-        if (failed := self._failed_at.get(place.name)) is not None and now - failed < self._limits.again_s:
+        if asyncio.get_running_loop().time() < self._again_at.get(place.name, 0.0):
             return {}
         line = self._line(place)
         asking = asyncio.create_task(_status(line, id))
@@ -192,7 +192,7 @@ class Relay:
                 if found != line.place.name:
                     raise DaemonUnavailable(f"at {line.place.endpoint} answers {found or 'a daemon that is no kernel of this image'}")
                 self.unreached.pop(line.place.name, None)
-                self._failed_at.pop(line.place.name, None)
+                self._again_at.pop(line.place.name, None)
                 line.client.set_result(client)
                 await asyncio.get_running_loop().create_future()
         except BatosError as e:
@@ -203,7 +203,8 @@ class Relay:
         name, why = line.place.name, error.message
         if self.unreached.get(name) != why:
             log.warning("kernel_not_reached", kernel=name, why=why, effect="of its missions, watches here hear only what the image tells")
-        self.unreached[name], self._failed_at[name] = why, asyncio.get_running_loop().time()
+        pause_s = _KEY_S if isinstance(error, KeyRefused) else self._limits.again_s
+        self.unreached[name], self._again_at[name] = why, asyncio.get_running_loop().time() + pause_s
         if not line.client.done():
             line.client.set_exception(error)
         if self._lines.get(name) is line:

@@ -11,12 +11,12 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import structlog
 
 from batos.app.inference import ModelRuntime
+from batos.app.mirrors import MirrorParts
 from batos.autotelic import change_preparation, entropy_records, telemetry, triggers, writer_evaluation
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits, SelfAuditLimits
 from batos.autotelic.budget import Budget, DaySpending
@@ -26,7 +26,7 @@ from batos.autotelic.entropy_records import WeightBounds
 from batos.autotelic.entropy_worker import Assessor, AssessorLimits, EntropyLimits
 from batos.autotelic.heartbeat import Heartbeat, HeartbeatLimits, Rhythm
 from batos.autotelic.improver import Improver, ImproverParts
-from batos.autotelic.rehearsal import Rehearsals, Stage
+from batos.autotelic.rehearsal import Rehearsals
 from batos.autotelic.rollback_monitor import ChangeReversal, EffectLimits, Leash
 from batos.autotelic.telemetry import Levels, Senses, SensesLimits, tallies_in_words
 from batos.autotelic.trigger_missions import Spans, TriggerMonitor
@@ -37,23 +37,18 @@ from batos.bus import EventBus, MissionEnded
 from batos.concurrency import Lifetime, Share, in_helper
 from batos.config import Settings
 from batos.errors import BatosError
-from batos.forge import machine
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.scrubber import Walk
 from batos.image.usage_totals import CostMeter
 from batos.memory import objects
 from batos.memory.embedders import normalised
-from batos.methods.runtime import MethodRuntime
-from batos.mind import incarnation
 from batos.mind.attempt_services import AttemptServices
 from batos.mind.codex import Codex
 from batos.mind.events import Propose, Ruled, nothing_proposed, nothing_ruled
-from batos.mind.messages import deliver
-from batos.mind.router import Likeness, Router, RoutingLimits
+from batos.mind.router import RoutingLimits
 from batos.missions import execution
 from batos.missions.mission_queue import AttemptLimits
-from batos.missions.replay import replay_services
 from batos.missions.scheduler import Scheduler
 from batos.objects import Root
 from batos.synthesis.handbook import handbook
@@ -357,12 +352,13 @@ class ImprovementLoop:
         if self._settings.autonomy.mode == "off":
             return
         settings, image = self._settings, self._image
-        rehearsals = Rehearsals(image, self._inference, settings, partial(self.stage, services), self.ground, self._tasks)
-        staging = staging_folder(settings.inference.staging, settings.data)
+        staging = MirrorParts(settings, self._inference, self._codex, self._substrate).staging(services)
+        rehearsals = Rehearsals(image, self._inference, settings, staging, self.ground, self._tasks)
+        experts = staging_folder(settings.inference.staging, settings.data)
         preparations: dict[str, Preparation] = {
             "model": ModelPreparation(image, self._substrate.models, leash),
             writer_evaluation.KIND: change_preparation.TrainingPreparation(
-                image, settings, leash, lambda: self._substrate.factory, staging
+                image, settings, leash, lambda: self._substrate.factory, experts
             ),
         }
         parts = ImproverParts(self.ground, self._audits, rehearsals, preparations, self.curate)
@@ -395,25 +391,3 @@ class ImprovementLoop:
             chosen = found[:: max(1, len(found) // count)][:count]
             book = await asyncio.to_thread(handbook)
             yield [writer_evaluation.WritingTask(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
-
-    @contextlib.asynccontextmanager
-    async def stage(self, services: AttemptServices, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
-        """Make the parts for thinking in a mirror: own methods, router and sandbox.
-
-        :param services: the services of live attempts.
-        :param names: knows the digests of models.
-        """
-        settings, limit_s = self._settings, self._settings.inference.deadline_s
-        likeness = Likeness(image, self._inference, self._substrate.profile.embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
-        methods = MethodRuntime(image, settings, forge=machine.forge, deliver=deliver)
-
-        def examples(root: Root) -> dict[str, incarnation.Exemplars]:
-            return {name: incarnation.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
-
-        router = Router(self._codex, lambda: image.read(examples), likeness, chars=RoutingLimits.of(settings).chars)
-
-        try:
-            yield Stage(image, replay_services(services, names, image=image, methods=methods, router=router))
-        finally:
-            await likeness.stop()
-            await methods.close()

@@ -13,7 +13,7 @@ import structlog
 
 from batos.cluster.membership import Membership
 from batos.concurrency import Background
-from batos.errors import BatosError
+from batos.errors import BatosError, BatosSignal
 from batos.missions.scheduler import Scheduler
 
 log = structlog.get_logger("batos")
@@ -42,7 +42,7 @@ class Drain:
         """Take up no missions any more, and hand the lead over: the first step of every stop."""
         try:
             await self._membership.drain()
-        except (BatosError, OSError) as e:  # the server is away, say: the others find out by themselves
+        except (BatosError, BatosSignal, OSError) as e:  # the server is away, say: the others find out by themselves
             log.warning("lead_not_handed_over", error=str(e))
 
     async def _run(self, grace_s: float) -> None:

@@ -24,6 +24,7 @@ from batos.app.tools import open_tools
 from batos.bridge.inference import Inference
 from batos.bridge.profiles import Profile
 from batos.config import Settings
+from batos.image import server
 from batos.image.backup_schedule import plan_of
 
 log = structlog.get_logger("batos")
@@ -172,5 +173,11 @@ class Kernel:
 
     async def stop(self) -> None:
         """Stop in order: accept no new missions, let those under way end or wait for the next start, close the image."""
-        await self._life.aclose()
+        self.image.committer.hurry()
+        try:
+            await self._life.aclose()
+        except Exception as e:
+            if (away := server.away_error(e)) is None:
+                raise
+            log.warning("stopped_without_its_image", error=away.message)  # what was on its way is found at the next start
         log.info("stopped", uptime_s=round(self.uptime_s, 1))

@@ -70,6 +70,7 @@ class MemoryRuntime:
         self._index: LiveCollection
         self._shared: SharedCollection | None = None
         self._seen = self._lived = b""
+        self._works = False
 
     async def open(
         self,
@@ -132,6 +133,12 @@ class MemoryRuntime:
 
         :param life: ends the work; it may be begun again then.
         """
+        if self._shared is not None:  # it makes links for all, and a look may miss a title
+            from batos.memory.section_builder import known_names
+
+            self.shelver.names.add(await in_helper(self._image.read, known_names))
+        self._works = True
+        life.callback(setattr, self, "_works", False)
         life.background(self.ingest.run(), "ingest")
         life.background(self.watcher.run(), "watched folders")
         life.callback(self.ingest.stop)
@@ -343,7 +350,10 @@ class MemoryRuntime:
         return {"chunks": self.collection.size - self.collection.dropped, **self._live(), "curator": self.curator.facts()}
 
     def _live(self) -> Reply:
-        return {"under_way": self.ingest.under_way or None, "trouble": self.ingest.trouble, "embedder": self.vectors.facts()}
+        embedder = self.vectors.facts()
+        if not self._works:
+            embedder |= {"identity": embedder["serving"], "state": "elsewhere", "why": "the kernel that leads makes vectors"}
+        return {"under_way": self.ingest.under_way or None, "trouble": self.ingest.trouble, "embedder": embedder}
 
 
 class RequestedFiles:

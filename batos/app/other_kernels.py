@@ -52,6 +52,7 @@ class OtherKernels:
             yield
             return
         bound = [] if listener is None else listener.bound
+        self._admit()  # before they hear where to come
         await self._membership.describe(
             endpoint=to_tell(bound, socket.gethostname()), doors=doors, wire_key="" if listener is None else listener.wire_key
         )
@@ -66,10 +67,13 @@ class OtherKernels:
         """Publish what others wrote since the last look, and follow what is watched here."""
         assert self._news is not None
         self._news.look(root)
-        others = self._membership.others()
-        self._relay.look(self._news.owners, places_of(others))
+        self._relay.look(self._news.owners, places_of(self._membership.others()))
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let the others in by their keys, to read."""
         if self._listener is not None:
-            self._listener.admit_kernels({one.wire_key: one.name for one in others})
+            self._listener.admit_kernels({one.wire_key: one.name for one in self._membership.others()})
 
     def owners(self) -> dict[str, str]:
         """Return the kernels that think missions through, by mission, as of the last look."""

@@ -23,6 +23,7 @@ import structlog
 
 import batos
 from batos.api.administration import FactRequests, ModelRequests, PersonaRequests, UndoRequests, UpkeepRequests
+from batos.api.comparisons import ComparisonRequests
 from batos.api.dispatcher import Dispatcher
 from batos.api.folders import FolderRequests
 from batos.api.hooks import HookRequests
@@ -40,6 +41,7 @@ from batos.app.draining import Drain
 from batos.app.inference import DirectModel, ModelRuntime
 from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
+from batos.app.mirrors import MirrorParts
 from batos.app.model_provision import ModelProvisioning
 from batos.app.notices import notice_requests
 from batos.app.other_kernels import OtherKernels
@@ -52,6 +54,8 @@ from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
 from batos.cluster.leader import Leader
 from batos.cluster.membership import Alone, Membership
+from batos.comparisons import records as comparison_records
+from batos.comparisons.runner import CompareRunner
 from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
@@ -74,6 +78,7 @@ from batos.mind.evidence import EvidenceLimits
 from batos.mind.router import Likeness, Router, RoutingLimits
 from batos.mind.text_likeness import TextLikeness
 from batos.missions.fitness import Fitness
+from batos.missions.mirror_stage import Staging
 from batos.missions.mission_queue import AttemptLimits
 from batos.missions.replay import Replays
 from batos.missions.scheduler import Scheduler
@@ -113,6 +118,7 @@ _INSTALL = (
     notice_channels.install,
     hooks.install,
     folders.install,
+    comparison_records.install,
 )
 """Steps that add to a new image, or to one of an earlier version, in this order. Each step is idempotent."""
 
@@ -378,6 +384,9 @@ class MissionStage:
     fitness: Fitness
     attempt_services: AttemptServices
     replays: Replays
+    staging: Staging
+    """Makes the parts for thinking in a mirror."""
+    comparing: CompareRunner
     resumed: int
     """Number of missions that the start resumed."""
 
@@ -448,8 +457,18 @@ async def build_missions(
         scheduler.sweep.patience_s = AttemptLimits.of(fixed).background_wait_s
         substrate.preload(scheduler.queue.models)
         replays = Replays(services, digest_s=WireLimits.of(fixed).probe_s, limit_s=fixed.missions.deadline_s)
+        staging = MirrorParts(fixed, models.inference, storage.codex, substrate).staging(services)
+        comparing = CompareRunner(
+            image,
+            models.inference,
+            fixed,
+            staging,
+            models=substrate.models.there,
+            quiet=Share(scheduler.quiet, AttemptLimits.of(fixed).background_wait_s).turn,
+        )
         await storage.lead.add(life, lambda led, bus: models.loop.hold(undoing.undo_change, led))
-        yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, await scheduler.recover())
+        resumed = await scheduler.recover()
+        yield MissionStage(undoing, providing, methods, improving, scheduler, fitness, services, replays, staging, comparing, resumed)
 
 
 # --- transport
@@ -502,9 +521,12 @@ class StartedStages:
             "data": str(self.settings.now.data),
             "personas": list(self.memory.router.personas),
             "image": image.facts(),
-            **({"kernel": kernel} if (kernel := {} if self.others is None else self.others.facts()) else {}),
             "missions": self.missions.scheduler.facts(),
-            **({"kernel": told} if (told := self.missions.fitness.facts()) else {}),
+            **(
+                {"kernel": {**told, **self.missions.fitness.facts()}}
+                if (told := {} if self.others is None else self.others.facts())
+                else {}
+            ),
             "tools": self.tools.facts(),
             "costs": self.upkeep.costs.facts(),
             "upkeep": {**self.upkeep.upkeep.facts(), "backups": self.upkeep.backups.facts()},
@@ -557,7 +579,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
         )
         notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
-        parts = StepParts(settings, models.inference, functools.partial(work.improving.stage, work.attempt_services), work.improving.ground)
+        parts = StepParts(settings, models.inference, work.staging, work.improving.ground)
         stepping = StepSessions(image, parts)
         life.push_async_callback(stepping.stop)
         life.background(stepping.run(), "stepping")
@@ -585,6 +607,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 others.requests,
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
+                ComparisonRequests(image, work.comparing, settings, mind.router.window),
                 StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
             ],
         )
@@ -656,6 +679,7 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         await storage.lead.add(life, improve)
         if work.providing is not None:
             life.background(work.providing.run(storage.bus), "models provided")
+        life.background(work.comparing.run(), "comparisons")
         life.background(machine.warm_up(settings, scheduler.quiet, methods_written), "handbook")
         await storage.lead.add(life, keep_appointments, look_at_appointments)
         if not storage.lead.is_alone:

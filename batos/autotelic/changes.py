@@ -99,6 +99,8 @@ MODEL, MEASUREMENT, MISSION = "model", "measurement", "mission"
 """Sources of a proposal: a model, a measurement, or a mission that needs it (`batos.autotelic.provided_models`)."""
 PREPARED = "prepared"
 """Key in a comparison: the preparations that allow a trial of the change (`batos.autotelic.change_preparation`)."""
+COMPARED = "comparison"
+"""Kind of a change that a user made after a comparison side by side (`batos.comparisons`)."""
 ITSELF = "itself"
 """Name of the system where it permitted the pull of a model itself, without a question to a user."""
 NOTE = "PROMOTED"
@@ -341,8 +343,10 @@ def lesson(root: Root, proposal: ChangeContent) -> dict[str, Any] | None:
 
 
 def promoted_since(root: Root, at: float, until: float = math.inf) -> int:
-    """Count the changes made after the time `at`, up to `until`, in seconds since the epoch. Models that a user permitted do not count."""
-    made = (one for one in newest_first(root) if one.state not in (PROPOSED, REFUSED) and at < one.decided <= until)
+    """Count the changes that the system made after the time `at`, up to `until`, in seconds since the epoch. What a user permitted or
+    made does not count."""
+    decided = (one for one in newest_first(root) if one.kind != COMPARED and one.state not in (PROPOSED, REFUSED))
+    made = (one for one in decided if at < one.decided <= until)
     return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
 
 

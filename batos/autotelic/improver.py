@@ -25,7 +25,7 @@ from batos.autotelic.change_preparation import NotYet, Preparation
 from batos.autotelic.change_types import STANDING, Ground
 from batos.autotelic.changes import PREPARED, ChangeLimits, Proposal
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Purse, RehearsalAllowance, RehearsalLimits, WorkTime
+from batos.autotelic.rehearsal_budget import RehearsalLimits, RehearsalPayments, WorkTime
 from batos.autotelic.telemetry import SensesLimits
 from batos.bridge.inference import Inference
 from batos.concurrency import in_helper
@@ -34,6 +34,7 @@ from batos.image import journal, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_record import MissionRecord
 from batos.missions.mission_queue import AttemptLimits
+from batos.missions.purse import Allowance, Purse
 from batos.objects import Root
 
 log = structlog.get_logger("batos.autotelic")
@@ -206,14 +207,15 @@ class Improver:
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
         settings, limits = self._settings, RehearsalLimits.of(self._settings)
-        allowance = RehearsalAllowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
+        allowance = Allowance(limits.inferences, limits.tokens, settings.inference.deadline_s)
         time = WorkTime(limits.limit_s)
 
         async def quiet() -> None:
             with time.waiting():
                 await self.quiet()
 
-        spent = Purse(self._image, self._inference, change["number"], allowance, quiet=quiet, on_paid=self._leash.paid)
+        payments = RehearsalPayments(self._image, change["number"])
+        spent = Purse(self._inference, payments, allowance, quiet=quiet, on_paid=self._leash.paid)
         async with time.limit():
             found = await self._rehearsals.of(proposal, change["mission"], change["evidence"].get("key", ""), spent)
         return {**found.to_json(), "reason": found.reason, "paid": {"inferences": spent.inferences, "tokens": spent.tokens}}
@@ -305,7 +307,8 @@ def _next(root: Root, observe: bool, left: Collection[str]) -> dict[str, Any] | 
 
 def _made(root: Root) -> str:
     """Return the number of the last change in the image: a rehearsal is on top of it."""
-    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in change_types.KINDS)
+    kinds = (*change_types.KINDS, changes.COMPARED)
+    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in kinds)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 

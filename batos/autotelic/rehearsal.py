@@ -14,116 +14,36 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
-from transaction.interfaces import TransientError
 
 from batos import scope
 from batos.autotelic import change_types, entropy, entropy_records, replay_selection, telemetry, writer_evaluation
 from batos.autotelic.change_types import Ground
 from batos.autotelic.changes import Proposal
 from batos.autotelic.entropy import Text, Thought
-from batos.autotelic.rehearsal_budget import Purse, RehearsalLimits, Unknown
+from batos.autotelic.rehearsal_budget import RehearsalLimits
 from batos.autotelic.rehearsal_verdict import Comparison, ComparisonLimits, Run, RunPair, Side, compared
 from batos.autotelic.triggers import DAY_S, TriggerLimits
-from batos.bridge.inference import ChatRequest, Inference
+from batos.bridge.inference import Inference
 from batos.concurrency import in_helper
 from batos.config import Settings
-from batos.errors import BatosError, BudgetSpent, ToolsTied
+from batos.errors import BatosError, BudgetSpent
 from batos.forge import lessons, trials
 from batos.forge.method_prompts import SynthesisLimits
-from batos.image import history, journal, ledger, model_registry, taught_examples
-from batos.image.living_image import ImageLimits, LivingImage, mirror
+from batos.image import history, ledger, model_registry, taught_examples
+from batos.image.living_image import ImageLimits, LivingImage
 from batos.methods.runtime import MethodRuntime
 from batos.mind.attempt import Attempt
-from batos.mind.attempt_services import REPLAYED, AttemptPolicy, AttemptServices
-from batos.mind.events import TextBatch
-from batos.mind.inference import JournaledAnswers, JournalPlace, NeedAnswer, with_pictures
-from batos.missions.execution import Attempts
-from batos.missions.replay import JournalOnlySource
+from batos.mind.attempt_services import REPLAYED
+from batos.missions.mirror_stage import Stage, Staging, two_stages
+from batos.missions.purse import Purse, Unknown
 from batos.objects import Method, Root, UvmObject
 from batos.synthesis.handbook import handbook
 from batos.synthesis.specification import same
 
 log = structlog.get_logger("batos.autotelic")
-
-
-class BudgetedSource:
-    """Source of inferences: the journal, then inferences that the rehearsal has paid for, then a model, within the budget."""
-
-    def __init__(self, mission: str, image: LivingImage, purse: Purse) -> None:
-        """
-        :param mission: its id.
-        """
-        self._mission, self._image, self._purse = mission, image, purse
-        self._journal = JournalOnlySource(mission, image)
-
-    @property
-    def recorded(self) -> JournaledAnswers:
-        """See `InferenceSource`."""
-        return self._journal.recorded
-
-    def recall(self) -> None:
-        """See `InferenceSource`."""
-        self._journal.recall()
-
-    def known(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord | None:
-        """See `InferenceSource`."""
-        return self._journal.known(request, place, label)
-
-    async def pay(self, request: ChatRequest, place: JournalPlace, label: str, heard: TextBatch | None) -> journal.InferenceRecord:
-        """Pay from the budget for an inference that the journal lacks.
-
-        :raises Unknown: if the inference is not available.
-        """
-        return await self._purse.pay(self._mission, await with_pictures(request, self._image), place, label)
-
-    def unanswered(self, need: NeedAnswer) -> BaseException:
-        """Return `Unknown`: the user was never asked this."""
-        return Unknown(f"the question {need.question[:60]!r} was not answered")
-
-
-class _Names:
-    """Inference that only names digests. Where it cannot, it is unknown if the journal has an answer."""
-
-    def __init__(self, inference: Inference) -> None:
-        self._inference = inference
-        self._digests: dict[str, str] = {}
-
-    async def digest(self, model: str) -> str:
-        if model not in self._digests:
-            try:
-                self._digests[model] = await self._inference.digest(model)
-            except BatosError as e:
-                raise Unknown(e.message) from e
-        return self._digests[model]
-
-    async def continues(self, model: str) -> bool:
-        return False
-
-    async def chat(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("only the purse asks a model")
-
-    embed = chat
-
-
-class Stage(NamedTuple):
-    """One side of a rehearsal: a mirror, and the services of attempts in it."""
-
-    image: LivingImage
-    services: AttemptServices
-
-    def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED) -> Attempt:
-        """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts."""
-        record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
-        attempt = Attempt(record, self.services, BudgetedSource(mission, self.image, purse), policy)
-        attempt.recall()
-        return attempt
-
-
-Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
-"""Makes the stage of a mirror; the inference gives the models. The composition root knows how."""
 
 
 Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[writer_evaluation.WritingTask]]]
@@ -156,8 +76,8 @@ class Rehearsals:
         :param key: key of the trigger's measurement, for the choice of missions; empty for none.
         :raises BatosError: if the change cannot be made even there.
         """
-        settings, names = self._settings, _Names(self._inference)
-        async with self._stages(names) as (without, changed):
+        settings = self._settings
+        async with two_stages(self._image, self._inference, self._staging, ImageLimits.of(settings).cache) as (without, changed):
             async with changed.image.unit() as unit:
                 change_types.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, replay_selection.chosen, proposal, key, RehearsalLimits.of(settings).missions)
@@ -179,17 +99,6 @@ class Rehearsals:
         )
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
-    @contextlib.asynccontextmanager
-    async def _stages(self, names: Inference) -> AsyncIterator[tuple[Stage, Stage]]:
-        size = ImageLimits.of(self._settings).cache
-        async with (
-            mirror(self._image, cache_size=size) as one,
-            mirror(self._image, cache_size=size, of=one) as other,
-            self._staging(one, names) as without,
-            self._staging(other, names) as changed,
-        ):
-            yield without, changed
-
     async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> RunPair:
         rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)).rating)
         runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
@@ -198,20 +107,15 @@ class Rehearsals:
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         reroutes = proposal.kind == "exemplar" and not stage.image.read(lambda root: ledger.mission_of(root, id).message)
         attempt = stage.attempt(id, purse, replace(REPLAYED, reroutes=reroutes, revoices=proposal.kind == change_types.VOICE))
-        seen: list[Run] = []
+        runs: list[Run] = []
 
         def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
-            seen.append(_seen(result, cycle, attempt))
+            runs.append(_seen(result, cycle, attempt))
 
-        try:
-            await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
-        except (Unknown, TransientError, ToolsTied) as e:  # a call that the mission never made: nobody knows what it comes to
-            log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
+        thought = await stage.think(attempt, see)
+        if thought.unknown:
             return Run(known=False)
-        except Exception as e:  # any exception makes the mission fail, as in a live mission
-            code = e.code if isinstance(e, BatosError) else BatosError.code
-            return Run(known=True, failed=code, misrouted=_misrouted(attempt))
-        return seen[0] if not attempt.tools.was_tied else Run(known=False)
+        return runs[0] if thought.result is not None else Run(known=True, failed=thought.failed, misrouted=_misrouted(attempt))
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
         """Return the figures of one side besides its missions, and the number of trials."""

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from batos.autotelic import changes, schema
 from batos.autotelic.change_preparation import NotYet
-from batos.bridge.admission import Ticket, session
-from batos.bridge.inference import ChatRequest, Inference
 from batos.config.limits import Limits, limit
-from batos.errors import BatosSignal, InferenceFailed
 from batos.image import journal
 from batos.image.journal import JournalEntry
 from batos.image.living_image import LivingImage
-from batos.mind.inference import JournalPlace
+from batos.missions.purse import Purse as Purse
 from batos.objects import Root
 
 
@@ -108,84 +104,29 @@ class WorkTime:
         timer.reschedule(now + self._left[waits])
 
 
-AFTER_USERS = (True, 0)
-"""Rank of a rehearsal's inferences: that of system missions."""
+class RehearsalPayments:
+    """Payments of one change's rehearsal, in the image."""
 
-
-class Unknown(BatosSignal):
-    """Signal that a rehearsed mission needs an inference that is not available, so that its outcome is unknown."""
-
-
-class RehearsalAllowance(NamedTuple):
-    """Limits of what a rehearsal may pay: `RehearsalLimits.inferences` and `tokens`, and the setting `inference.deadline_s`."""
-
-    inferences: int
-    tokens: int
-    deadline_s: float
-
-
-class Purse:
-    """Pays for the inferences of one change's rehearsal."""
-
-    def __init__(
-        self,
-        image: LivingImage,
-        inference: Inference,
-        number: int,
-        allowance: RehearsalAllowance,
-        *,
-        quiet: Callable[[], Awaitable[None]],
-        on_paid: Callable[[journal.InferenceRecord], None] = lambda paid: None,
-    ) -> None:
+    def __init__(self, image: LivingImage, number: int) -> None:
         """
         :param image: the living one, not a mirror: what was paid for is kept there.
         :param number: number of the change.
-        :param quiet: returns when no user's mission is under way or waits.
-        :param on_paid: hears of each inference that a model was asked for.
         """
-        self._image, self._inference, self._number, self._allowance = image, inference, number, allowance
-        self._quiet, self._on_paid = quiet, on_paid
-        self._paid: dict[str, journal.InferenceRecord] = image.read(_load, number)
+        self._image, self._number = image, number
 
     @property
-    def inferences(self) -> int:
-        """Return the number of paid inferences, over restarts."""
-        return len(self._paid)
+    def name(self) -> str:
+        """See `Payments`."""
+        return f"the rehearsal of change {self._number}"
 
-    @property
-    def tokens(self) -> int:
-        """Return their cost, in tokens read and written."""
-        return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
+    def load(self) -> dict[str, journal.InferenceRecord]:
+        """See `Payments`."""
+        prefix = f"{self._number} "
+        return {key.removeprefix(prefix): paid for key, paid in self._image.read(_load, self._number).items()}
 
-    async def pay(self, mission: str, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
-        """Return an answer that the mission's journal lacks. An inference that was paid for once is not paid for again.
-
-        :raises Unknown: if the allowance is spent, or the service fails in a way that may pass.
-        :raises InferenceFailed: as the model failed.
-        """
-        key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"
-        if (known := self._paid.get(key)) is not None:
-            return known
-        await self._quiet()
-        if (known := self._paid.get(key)) is not None:
-            return known
-        if self.inferences >= self._allowance.inferences or self.tokens >= self._allowance.tokens:
-            raise Unknown(f"the rehearsal of change {self._number} has spent what it may")
-        try:
-            with session(Ticket(AFTER_USERS, 0)):
-                reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
-        except InferenceFailed as e:
-            if e.may_retry:
-                raise Unknown(e.message) from e
-            raise
-        paid = journal.InferenceRecord(
-            place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens,
-            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
-        )  # fmt: skip
-        self._paid[key] = paid
-        self._on_paid(paid)
-        await self._image.system(_keep, key, paid)
-        return paid
+    async def keep(self, key: str, paid: journal.InferenceRecord) -> None:
+        """See `Payments`."""
+        await self._image.system(_keep, f"{self._number} {key}", paid)
 
 
 def forget_payments(root: Root) -> None:

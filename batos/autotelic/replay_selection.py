@@ -29,7 +29,7 @@ def chosen(root: Root, proposal: Proposal, key: str, count: int) -> list[str]:
 
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
-    found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
+    found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if can_be_tried(mission)]
     if proposal.kind == "retire":  # a failed call that no method has to answer does not count against the present method
         found = [mission for mission in found if not was_not_taken(root, mission)]
     if proposal.kind == writer_evaluation.KIND:
@@ -38,7 +38,7 @@ def chosen(root: Root, proposal: Proposal, key: str, count: int) -> list[str]:
     return [str(mission.id) for mission in sorted(found[:count], key=lambda mission: mission.number)]
 
 
-def _can_be_tried(mission: UvmObject) -> bool:
+def can_be_tried(mission: UvmObject) -> bool:
     """Return a user's mission that was thought through and has ended, of which the journal still has the texts."""
     if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
         return False

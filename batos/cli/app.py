@@ -69,6 +69,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "at": "objects",
         "personas": "objects",
         "changes": "changes",
+        "compare": "compare",
     },
     "Models and experts": {"models": "models", "experts": "models", "train": "models"},
     "The daemon": {
@@ -86,7 +87,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "config": "daemon",
         "keys": "access",
     },
-    "The image as a whole": {"backup": "upkeep", "restore": "upkeep", "fork": "upkeep", "pack": "upkeep"},
+    "The image as a whole": {"backup": "upkeep", "restore": "upkeep", "fork": "upkeep", "copy": "upkeep", "pack": "upkeep"},
 }
 
 MODULES: Mapping[str, str] = {verb: module for verbs in GROUPS.values() for verb, module in verbs.items()}

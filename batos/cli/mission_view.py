@@ -413,14 +413,25 @@ def picture(one: dict[str, Any]) -> str:
 
 
 def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
-    """Return the undo of a mission, from a `status` or a record: names and values."""
+    """Return the undo of a mission, and its continuations, from a `status` or a record: names and values."""
+    shown = {f"continued{f' ({n})' if n > 1 else ''}": _continued(one) for n, one in enumerate(told.get("continued") or (), 1)}
     undone = told.get("undone")
     if not undone:
-        return {}
+        return shown
     if undone["at"] is None:
-        return {"undone": "yes; when is not kept"}
+        return {**shown, "undone": "yes; when is not kept"}
     more = "" if undone["with"] == told["id"] else f", with {undone['with']}"
-    return {"undone": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(undone['at']))}{more}"}
+    return {**shown, "undone": f"{_clock(undone['at'])}{more}"}
+
+
+def _continued(one: dict[str, Any]) -> str:
+    was = f"it was {one['state']}" + (f" ({one['error']['code']})" if one.get("error") else "")
+    changes = f", changes {one['with']}" if one["with"] else ""
+    return f"{_clock(one['at'])}, {was}{changes}" + (f": {one_line(one['note'], _WIDTH)}" if one["note"] else "")
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def rated(rating: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Verbs that maintain an image: pack, backup, restore, fork."""
+"""Verbs that maintain an image: pack, backup, restore, fork, copy."""
 
 from __future__ import annotations
 
@@ -109,6 +109,46 @@ def restore(
         output.document({"type": "restore", **found})
         return
     output.pairs([("image", path), *_proved(found)])
+
+
+@app.command("copy")
+def copy_verb(
+    to: Annotated[str, typer.Option("--to", metavar="URI", help="Where to: file://, zeo:// or postgres://, which holds no image yet.")],
+    source: Annotated[str | None, typer.Option("--from", metavar="URI", help="The image; left out, that of the settings.")] = None,
+    data: DataFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Copy an image to another storage, file or server, without a daemon; the copy goes on in its place. Overwrites nothing."""
+    from batos.image.image_copy import CopyProgress, copy_image
+    from batos.image.storage import shown_uri
+
+    check_named(to, source)
+    settings, _ = settings_from(data, source, None, None, config_file, assignments)
+    output, progress = Output(as_json), CopyProgress()
+    with showing(progress.told):
+        found = copy_image(settings.image_uri, to, settings.data, progress)
+    shown, original = shown_uri(to), shown_uri(settings.image_uri)
+    if as_json:
+        output.document({"type": "copy", "from": original, "to": shown, **found._asdict()})
+        return
+    history = f"{found.transactions:,} transactions, the same (SHA-256 {found.history[:16]}…)" if found.history else "not kept there"
+    output.pairs(
+        [
+            ("copy", shown),
+            ("of", original),
+            ("records", f"{found.records:,}, the same (SHA-256 {found.digest[:16]}…)"),
+            ("history", history),
+            *([("pictures", size(found.blob_bytes))] if found.blob_bytes else []),
+            ("pending", f"{found.pending:,} missions, which go on there"),
+        ]
+    )
+    if found.resumed:
+        output.note("an unfinished copy was ended", "dim")
+    if found.suspended:
+        output.note(f"the copy may not act: {found.suspended}", "yellow")
+    output.note(f"run it with: batos run --image {shown}; the original may not act any more", "dim")
 
 
 def _proved(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, doors, inspection, login, missions, schedules, tools
+from batos.console import changes, comparisons, doors, inspection, login, missions, schedules, stepping, tools
 from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
@@ -29,8 +29,10 @@ from batos.errors import (
     MessageTooLarge,
     UndoConflict,
     UnknownChange,
+    UnknownComparison,
     UnknownMission,
     UnknownPersona,
+    UnknownSession,
     UnknownTarget,
     UnknownTool,
 )
@@ -57,6 +59,13 @@ GET: dict[str, Page] = {
     "/schedules": schedules.overview,
     "/schedule": schedules.one,
     "/doors": doors.overview,
+    "/compare": comparisons.overview,
+    "/compare/plan": comparisons.plan,
+    "/comparison": comparisons.one,
+    "/compare/judge": comparisons.judge,
+    "/steps": stepping.overview,
+    "/step": stepping.page,
+    "/step/continue": stepping.preview,
     "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
@@ -76,6 +85,18 @@ POST: dict[str, Page] = {
     "/schedule/resume": schedules.resume,
     "/schedule/run": schedules.run,
     "/schedule/remove": schedules.remove,
+    "/compare/start": comparisons.start,
+    "/compare/judge": comparisons.judged,
+    "/compare/stop": comparisons.stop,
+    "/compare/resume": comparisons.resume,
+    "/compare/promote": comparisons.promote,
+    "/compare/remove": comparisons.remove,
+    "/step/open": stepping.open_session,
+    "/step/go": stepping.go,
+    "/step/edit": stepping.edit,
+    "/step/eval": stepping.evaluate,
+    "/step/continue": stepping.go_on,
+    "/step/close": stepping.close,
     "/login": login.enter,
     "/logout": login.leave,
     "/logout/all": login.leave_all,
@@ -85,6 +106,8 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownTarget, 404),
     (UnknownPersona, 404),
     (UnknownChange, 404),
+    (UnknownComparison, 404),
+    (UnknownSession, 404),
     (UnknownTool, 404),
     (UndoConflict, 409),
     (MessageTooLarge, 413),

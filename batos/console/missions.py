@@ -34,6 +34,7 @@ SAID = {
     "undone": "What the mission did is taken back.",
     "redone": "What the mission did is done again.",
     "already": "It was already so; nothing was changed.",
+    "continued": "The mission goes on with what was changed, and with all that it has paid for.",
     "settled": "The effect's end is recorded as you said.",
 }
 """Messages that a page shows after an action."""

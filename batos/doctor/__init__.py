@@ -3,6 +3,7 @@
 A check changes nothing and returns a `Check`. Only the command line imports this package.
 
     installation.py   Python, packages, variables, data folder, sandbox, trainings, files, image, endpoints, settings in combination
+    image_server.py   the server of the image, where it is in PostgreSQL or ZEO
     inference.py      Ollama, the profile's models, the embedder
     connections.py    the connections of a running daemon
     kernels.py        the kernels that serve its image together
@@ -16,6 +17,7 @@ from functools import partial
 
 from batos.config import Settings
 from batos.doctor.connections import connections, unreachable
+from batos.doctor.image_server import served_image
 from batos.doctor.inference import embedder, models, ollama
 from batos.doctor.installation import (
     DEPENDENCIES,
@@ -39,7 +41,8 @@ from batos.doctor.kernels import kernels
 
 __all__ = [
     "DEPENDENCIES", "REINSTALL", "Check", "State", "connections", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files",
-    "image", "info_at", "kernels", "models", "ollama", "others", "python", "sandbox", "training", "unreachable", "variables", "walls",
+    "image", "info_at", "kernels", "models", "ollama", "others", "python", "sandbox", "served_image", "training", "unreachable",
+    "variables", "walls",
 ]  # fmt: skip
 
 
@@ -54,6 +57,7 @@ async def examine(settings: Settings) -> list[Check]:
     info = next(filter(None, daemon.values()), None)
     served = str(((info or {}).get("image") or {}).get("uri") or "")
     checks.append(_guarded("image", partial(image, settings, running, served)))
+    checks += await asyncio.to_thread(served_image, settings)
     checks += await ollama(settings, info)
     checks += [*others(settings), embedder(settings), training()]
     if answering := next((address for address, told in daemon.items() if told), None):

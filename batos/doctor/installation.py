@@ -221,13 +221,13 @@ def image(settings: Settings, running: bool, served: str = "") -> Check:
     """
     from batos.image import storage
 
-    uri = settings.image_uri
+    uri = storage.shown_uri(settings.image_uri)
     if served and _place(served) != _place(uri):
         return Check(
             "image", "warn", f"{uri}; the daemon that answers has {served}", "name that one's folder with --data to examine what is in use"
         )
     try:
-        found = storage.probe(uri)
+        found = storage.probe(settings.image_uri)
     except (ImageError, ConfigError) as e:
         return Check("image", "fail", e.message, _remedy_within(e))
     if not found.get("exists", True):

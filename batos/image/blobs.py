@@ -161,7 +161,7 @@ def copy(db: ZODB.DB, source: pathlib.Path, target: pathlib.Path, *, link: bool 
         os.utime(place)  # of a backup's blobs it says when one needed them last: `batos.image.backup_schedule` drops by it
         size += place.stat().st_size
     if ours is not None:
-        _sync_tree(target)
+        _sync_names(target)
     return size, damaged
 
 
@@ -227,7 +227,16 @@ def _copy(origin: str, place: pathlib.Path, link: bool) -> None:
     part.replace(place)
 
 
-def _sync_tree(folder: pathlib.Path) -> None:
+def sync_tree(folder: pathlib.Path) -> None:
+    """Make the files and names in a folder of blobs durable."""
+    for held, _, files in os.walk(folder):
+        for name in files:
+            _sync(os.path.join(held, name), os.O_RDONLY)
+        _sync(held, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync_names(folder: pathlib.Path) -> None:
     for held, _, _ in os.walk(folder):
         _sync(held, os.O_RDONLY | os.O_DIRECTORY)
     _sync(folder.parent, os.O_RDONLY | os.O_DIRECTORY)

@@ -203,7 +203,7 @@ class CheckedStorage:
 
         def references(data: bytes, *args: Any) -> Any:
             try:
-                return referencesf(checksums.without_sum(data), *args)
+                return referencesf(checksums.without_sum(bytes(data)), *args)
             except checksums.Mismatch as e:
                 raise ImageDamaged(f"the image {self.name} was not packed: a record of it is damaged, {e}; {REMEDY}") from None
 

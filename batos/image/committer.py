@@ -29,7 +29,7 @@ from batos.errors import Busy, ImageAway, ImageError, ImageFailed
 from batos.image import storage, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.ownership import Overtaken
-from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit
+from batos.image.server import MARK, ExclusiveUse, NoServer, answers, away_error, find_commit, no_room
 from batos.image.storage import is_broken
 from batos.objects import Root
 
@@ -79,7 +79,7 @@ class Committer:
         self._deferred: collections.deque[_System] = collections.deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._roused = False
-        self._closing = False
+        self._closing = self._ending = False
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
         self._syncer = zodb_patches.Syncer(self._storage)
@@ -173,6 +173,10 @@ class Committer:
         self._failure = self._failure or failure
         self._on_failed(failure)
 
+    def hurry(self) -> None:
+        """Wait for a server that is away for some seconds more, in all: the daemon ends."""
+        self._ending = True
+
     async def close(self) -> None:
         """Commit the queued and deferred work, then end the thread."""
         self.flush()
@@ -262,6 +266,9 @@ class Committer:
                     time.sleep(random.uniform(0, _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]))
                     tries += 1
                     continue
+                elif (full := no_room(e)) is not None:
+                    self._clean_up(full)
+                    raise full from e
                 else:
                     self._clean_up(e)
                     raise
@@ -284,7 +291,8 @@ class Committer:
             elif isinstance(e, TransientError):
                 self.stats["conflicts"] += 1
             else:
-                self._drop(e)
+                commit.failed = no_room(e) or e
+                self._drop(commit.failed)
 
     def _outcome(self, away: ImageAway, mark: str, since: bytes) -> BaseException | None:
         """Wait for the server; return None for a commit that came through, and a conflict, after which it is tried again, for another."""
@@ -330,7 +338,7 @@ class Committer:
                     if away_error(e) is None:
                         raise  # else it went away again between two questions
                 pause = _AWAY_S[min(tries, len(_AWAY_S) - 1)]
-                if self._closing:
+                if self._closing or self._ending:
                     self._left -= pause
                     if self._left <= 0:
                         raise away

@@ -18,6 +18,10 @@ from batos.image.journal import InferenceRecord, JournalEntry
 from batos.image.mission_record import MissionRecord
 from batos.objects import Root, UvmObject
 
+_NO_USE = {
+    "inferences": 0, "replayed": 0, "prompt_tokens": 0, "answer_tokens": 0, "model_ms": 0.0, "prompt_ms": 0.0, "models": [],
+}  # fmt: skip
+
 
 class ThoughtChange(NamedTuple):
     """Change of a mission's own thought, as plain values."""
@@ -71,7 +75,8 @@ def record_mending(root: Root, made: str, mends: str, note: str, thought: Though
     ledger.accept(root, made, f"{what}: {note}" if note else what, {"mends": ledger.compact(told)}, False)
     mission = ledger.mission_of(root, made)
     text = "\n".join(f"{row['target']}: {row['kind']} changed" for row in diff)
-    ledger.complete(mission, {"text": text, "value": list(diff), "persona": None, "why": "its user stepped into a mission"}, None)
+    facts = {"text": text, "value": list(diff), "persona": None, "why": "its user stepped into a mission", "usage": dict(_NO_USE)}
+    ledger.complete(mission, facts, None)
     ledger.ledger_of(root).pending.remove(made)
     ledger.ledger_of(root).ended.complete[mission.number] = mission
 

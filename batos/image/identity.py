@@ -191,6 +191,43 @@ def marked_copied(image: pathlib.Path, origin: str) -> Iterator[None]:
         raise
 
 
+def is_handed_over(file: pathlib.Path, copy: str) -> bool:
+    """Return True if an image lost its right to act to a copy of it: a hand-over that was killed, say.
+
+    :param file: the file beside the image.
+    :param copy: address of the copy, as messages show it.
+    """
+    beside = read_file(file)
+    return isinstance(beside, EpochFile) and beside.copied == _original(copy) and _is_at_home(beside, file)
+
+
+def hand_over(known: ImageIdentity, file: pathlib.Path, copy: str, copy_file: pathlib.Path) -> None:
+    """Let a copy of an image act in its place, and the image no more until it is resumed. A process that dies in between leaves neither
+    able to act; the next call ends it.
+
+    :param known: identity of both.
+    :param file: the file beside the image; `copy_file` is that beside the copy, which may be the same file.
+    :param copy: address of the copy, as messages show it.
+    :raises OSError: if a file cannot be written.
+    """
+    if file != copy_file:
+        _write(file, EpochFile(copied=_original(copy)))
+    _write(copy_file, EpochFile(known.epoch, known.epoch))
+
+
+def mark_copied(file: pathlib.Path, origin: str) -> None:
+    """Keep the image beside a file from acting before it is resumed.
+
+    :param origin: in words: `a copy of …`.
+    :raises OSError: if the file cannot be written.
+    """
+    _write(file, EpochFile(copied=origin))
+
+
+def _original(copy: str) -> str:
+    return f"an original of which a copy goes on at {copy}"
+
+
 def read_file(file: pathlib.Path) -> EpochFile | str:
     """Return the contents of the file beside an image; empty text if there is none, or why it cannot be read."""
     try:
@@ -248,6 +285,7 @@ def _is_at_home(beside: EpochFile, file: pathlib.Path) -> bool:
 def _write(file: pathlib.Path, content: EpochFile) -> None:
     """Write the file atomically, with the inode that it then has."""
     part = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    private_files.make(file.parent)  # of an image on a server nothing has made it yet
     try:
         with private_files.create(part) as handle:
             about = os.fstat(handle.fileno())

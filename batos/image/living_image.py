@@ -36,6 +36,7 @@ from batos.image.committer import Committer, SystemFunction, outlast
 from batos.image.fence import Fence
 from batos.image.ledger import Ledger
 from batos.image.mission_record import DEFAULTS
+from batos.image.pack_lock import PackLock
 from batos.image.server import ExclusiveUse, NoServer
 from batos.image.storage import (
     CHECKED_AFTER,
@@ -131,8 +132,8 @@ class LivingImage:
         self._idle: Idle = collections.deque()
         self._views: Views = set()
         self._kept: list[CachedQuery[Any]] = []
-        self.reach = asyncio.Lock()
-        """Lock of a pack, and of a task that brings back objects out of reach: a pack drops those, and does not see new references."""
+        self.reach = PackLock(db)
+        """Lock of a pack, and of a task that brings back objects out of reach."""
 
     @classmethod
     async def open(

@@ -23,7 +23,7 @@ from ZODB.FileStorage.fspack import GC, FileStoragePacker, PackCopier
 from ZODB.POSException import POSError
 
 from batos.concurrency import LoopTurns
-from batos.errors import ImageDamaged
+from batos.errors import Busy, ImageDamaged
 from batos.image import checksums, zodb_patches
 from batos.image.checksummed_storage import REMEDY, base_of
 from batos.image.checksums import SummedIndex
@@ -153,6 +153,28 @@ class Packer(FileStoragePacker):
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def pack_server(db: ZODB.DB, moment: float, stop: threading.Event) -> None:
+    """Drop what no transaction since `moment` sees from an image in PostgreSQL, by RelStorage's own pack. Takes seconds; commits of all
+    kernels go on. It keeps what anything younger refers to. Call it in a thread.
+
+    :raises PackStopped: if `stop` was set while references were read; the image is as it was.
+    :raises Busy: while another process packs it.
+    :raises ImageDamaged: if a record is damaged; the image is as it was.
+    """
+    turns = _Turns(stop)
+
+    def references(data: bytes, *args: Any) -> Any:
+        turns.take()
+        return db.references(data, *args)
+
+    try:
+        db.storage.pack(moment, references)
+    except Exception as e:
+        if type(e).__name__ == "UnableToAcquirePackUndoLockError":
+            raise Busy("another daemon packs this image; one at a time") from None
+        raise
 
 
 class _Turns(LoopTurns):

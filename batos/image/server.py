@@ -10,6 +10,7 @@ transaction that no exclusive use passes. So a daemon that wants the image to it
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -47,6 +48,7 @@ IDLE_S = 30
 
 _RENEW_S = LEASE_S / 3
 _LOOK_S = 2.0  # between two looks at the session that holds the lock
+DISK_FULL = "53100"  # SQLSTATE
 _LOST = ("08", "57P01", "57P02", "57P03")  # SQLSTATE: connection exceptions, the server shuts down or starts
 _ENDING_S = 10.0  # that a daemon which is stopped waits for a look at the server, which may not answer
 _RECORD = "exclusive_use"  # key in the root
@@ -64,6 +66,15 @@ def away_error(failure: BaseException | None) -> ImageAway | None:
         if _is_lost(cause):
             return ImageAway(f"the server of the image cannot be reached ({_words(cause)}); missions go on when it is back")
         cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def no_room(failure: BaseException | None) -> OSError | None:
+    """Return the error of a full disk for a commit that found no room at PostgreSQL; None for another failure."""
+    while failure is not None:
+        if getattr(failure, "pgcode", None) == DISK_FULL:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "the disk of PostgreSQL")
+        failure = failure.__cause__ or failure.__context__
     return None
 
 
@@ -224,6 +235,44 @@ def use_together(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], None]
     if is_served(db):
         return _SharedRecord(db, uri)
     raise ConfigError(f"the image {uri} is a file, which one daemon opens at a time; `image.kernels = many` needs postgres:// or zeo://")
+
+
+def lock_session(storage: Any, uri: str, on_lost: Callable[[BaseException], None]) -> ExclusiveUse | None:
+    """Take the exclusive use of an image in PostgreSQL, which need hold no object yet; None for another storage.
+
+    :raises ImageLocked: if a daemon uses it; names that one.
+    """
+    adapter = postgres_of(storage)
+    return None if adapter is None else _SessionLock(adapter, uri, on_lost)
+
+
+def refuse_used(db: ZODB.DB, uri: str) -> None:
+    """Refuse an image whose records name a daemon that uses it; write nothing. It blocks for up to `LEASE_S` where that one may be on
+    another machine, and shows no life.
+
+    :raises ImageLocked: names the daemon.
+    """
+
+    def user() -> _Holder | None:
+        tm = TransactionManager(explicit=True)
+        connection = db.open(transaction_manager=tm)
+        try:
+            tm.begin()
+            return _user(connection.root())
+        finally:
+            tm.abort()
+            connection.close()
+
+    began, found = time.monotonic(), user()
+    silent = found and found[2]
+    while found is not None:
+        holder, alive, mark = found
+        if alive or mark != silent:
+            raise ImageLocked(f"the image {uri} is in use by {holder}; stop that daemon first")
+        if time.monotonic() - began >= LEASE_S:
+            return
+        time.sleep(_LOOK_S / 2)
+        found = user()
 
 
 def register_kernel(root: Root, uri: str, host: str, terms: KernelTerms) -> str:
@@ -481,20 +530,28 @@ def _exclusive_holder(root: Root, silent: str) -> _Holder | None:
     return None
 
 
+def _user(root: Root, silent: str = "") -> _Holder | None:
+    """Return the daemon that has the image to itself, or the first of the kernels that live; None where there is none, or its mark is
+    `silent`."""
+    if (found := _exclusive_holder(root, silent)) is not None:
+        return found
+    if living := [one for one in kernels.listed(root) if not one.gone]:
+        mark = " ".join(f"{one.name}:{one.beat}" for one in living)
+        if mark != silent:
+            return f"kernel {living[0].name} (it runs with image.kernels = many)", False, mark
+    return None
+
+
 def _claim(root: Root, mine: ImageUse, silent: str) -> _Holder | None:
     """Take the use of the image; return None, or who has it.
 
     :param silent: mark of a holder that is taken for gone.
     """
-    if (found := _exclusive_holder(root, silent)) is not None:
-        return found
     if kernels.KERNELS in root:
         depend_on(root[kernels.KERNELS])  # a kernel that registers at this moment writes it
-    if living := [one for one in kernels.listed(root) if not one.gone]:
-        mark = " ".join(f"{one.name}:{one.beat}" for one in living)
-        if mark != silent:
-            return f"kernel {living[0].name} (it runs with image.kernels = many)", False, mark
-        kernels.end_all(root)
+    if (found := _user(root, silent)) is not None:
+        return found
+    kernels.end_all(root)
     root[_RECORD] = ImageUse(mine.holder, mine.boot, mine.pid, mine.began)
     return None
 

@@ -23,7 +23,7 @@ import random
 import struct
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -36,12 +36,13 @@ from ZODB.interfaces import IBlobStorage
 
 from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, checksums, kernels, record_pickler, server, zodb_patches
+from batos.image import blobs, checksums, copy_mark, kernels, record_pickler, server, zodb_patches
 from batos.image.checksummed_storage import REMEDY, CheckedStorage
 from batos.image.checksums import HEADER, LENGTH
 from batos.image.zodb_patches import filestorage
 from batos.objects import Root
 
+T = TypeVar("T")
 _MAGIC = 4  # bytes before the first transaction
 _FIRST = 1024  # bytes; more than the first transaction of an image, which a crash may tear as any other
 
@@ -179,13 +180,36 @@ def open_database(
     :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
     :raises ConfigError: for a URI that no storage answers to.
     """
+
+    def database(storage: CheckedStorage, options: dict[str, Any]) -> ZODB.DB:
+        if file_path(uri) is None:
+            copy_mark.refuse_unfinished(storage, shown_uri(uri))
+        return ZODB.DB(storage, **{**options, "cache_size": cache_size, "pool_size": pool_size, "pool_timeout": POOL_TIMEOUT_S})
+
+    return _opened(uri, database, read_only=read_only, prepare=prepare)
+
+
+def open_storage(uri: str) -> CheckedStorage:
+    """Open the storage behind `uri` without a database, which would make a first object where there is none.
+
+    :raises ImageError: as `open_database`.
+    """
+    return _opened(uri, lambda storage, options: storage)
+
+
+def _opened(
+    uri: str,
+    use: Callable[[CheckedStorage, dict[str, Any]], T],
+    *,
+    read_only: bool = False,
+    prepare: Prepare = server.bound_sessions,
+) -> T:
     path = file_path(uri)
     if path and read_only:
         uri = f"file://{path}?read_only=1"
     if path and not read_only:
         _make_folder(path.parent)
     factory, options = resolve(uri)
-    options.update(cache_size=cache_size, pool_size=pool_size, pool_timeout=POOL_TIMEOUT_S)
     try:
         if path and not read_only:
             _check_links(path)
@@ -194,7 +218,7 @@ def open_database(
                 check_tail(path)
             elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
                 private_files.create(path).close()
-        return _open(factory, options, str(path or shown_uri(uri)), path, prepare)
+        return _open(factory, lambda storage: use(storage, options), str(path or shown_uri(uri)), path, prepare)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -211,6 +235,8 @@ def open_database(
         raise _unreachable(uri, e) from e
     except OSError as e:
         raise not_writable(uri, e) from e
+    except ImageError:
+        raise
     except Exception as e:  # whatever the driver of a server raises
         if path:
             raise
@@ -349,7 +375,9 @@ _OPENINGS = 5  # tries to open one image
 _SCHEMA_RACES = ("UniqueViolation", "DuplicateTable", "DuplicateObject", "InternalError_")  # of PostgreSQL
 
 
-def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, prepare: Prepare, tries: int = _OPENINGS) -> ZODB.DB:
+def _open(
+    factory: Any, use: Callable[[CheckedStorage], T], name: str, path: pathlib.Path | None, prepare: Prepare, tries: int = _OPENINGS
+) -> T:
     record_pickler.use_record_writer()
     storage = None
     try:
@@ -357,7 +385,7 @@ def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path |
         if path and not IBlobStorage.providedBy(storage):
             blobs.attach(storage, path, read_only=storage.isReadOnly())
         prepare(storage)
-        return ZODB.DB(CheckedStorage(storage, name), **options)
+        return use(CheckedStorage(storage, name))
     except BaseException as e:
         if storage is not None:
             drop_unwritten(storage, e)
@@ -367,7 +395,7 @@ def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path |
         if tries > 1 and (isinstance(e, POSException.ConflictError) or type(e).__name__ in _SCHEMA_RACES):
             if path is None:
                 time.sleep(random.uniform(0.05, 0.3))
-            return _open(factory, options, name, path, prepare, tries - 1 if path is None else 1)
+            return _open(factory, use, name, path, prepare, tries - 1 if path is None else 1)
         raise
 
 

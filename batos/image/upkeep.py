@@ -1,6 +1,6 @@
 """Upkeep that lets an image live for years: pack, retention and backup. One at a time, and none on the committer.
 
-* pack: drops history older than `image.history_days`, never past the start of the oldest open unit.
+* pack: drops history older than `image.history_days`, never past the start of the oldest open unit; of a file, or in PostgreSQL.
 * retention: drops the texts of journals older than `image.journal_days`, and folds missions that are older still, or too many, into lines.
 * backup: writes one by repozo beside the running daemon, and proves it by restoring it (`batos.image.backup`).
 """
@@ -20,17 +20,19 @@ import structlog
 from batos.concurrency import in_helper
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, Busy, ImageError
-from batos.image import blobs, packing, retention
+from batos.image import blobs, packing, retention, server
 from batos.image.backup import FORK_PART, UpkeepProgress, fork, growing_size
 from batos.image.history import Moment, seconds_of
 from batos.image.living_image import LivingImage
-from batos.image.storage import file_path
+from batos.image.storage import file_path, shown_uri
 from batos.image.usage_totals import CostMeter
 from batos.resources import give_memory_back
 
 log = structlog.get_logger("batos.image")
 T = TypeVar("T")
 _SAME_S = 1e-3  # transactions that are named after the last one are 14 ns apart: in seconds since the epoch as a float that is nothing
+_BY_POSTGRES = "it is looked after where its server runs, by `pg_dump` or `pg_basebackup` (docs/several-machines.md, Backups)"
+_BY_SERVER = "it is looked after where its server runs (ZEO: `zeopack`, and `repozo` with the server's file)"
 _AHEAD_S = 3600.0  # by which a transaction's time may be ahead without a word
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
 
@@ -99,7 +101,7 @@ class Upkeep:
                 continue
             due = time.monotonic() + self.plan.interval_s
             await self._in_turn(self.retain)
-            if file_path(self._image.uri):
+            if file_path(self._image.uri) or self._is_in_postgres():
                 await self._in_turn(self.pack)
 
     async def pack(self, days: float | None = None) -> dict[str, Any]:
@@ -108,9 +110,9 @@ class Upkeep:
         :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the
             epoch), `took_s`.
         :raises Busy: while other upkeep is under way.
-        :raises ImageError: for a storage that is not a file, or a disk without room; the image is as it was.
+        :raises ImageError: for a storage that is neither a file nor PostgreSQL, or a disk without room; the image is as it was.
         """
-        path = self._file("packed")
+        path = None if self._is_in_postgres() else self._file("packed")
         return await self._exclusively("pack", self._pack(path, self.plan.history_days if days is None else days))
 
     async def backup(self, folder: str | None = None, *, full: bool = False) -> dict[str, Any]:
@@ -184,15 +186,21 @@ class Upkeep:
         finally:
             self._under_way = ""
 
-    async def _pack(self, path: pathlib.Path, days: float) -> dict[str, Any]:
+    async def _pack(self, path: pathlib.Path | None, days: float) -> dict[str, Any]:
         db = self._image.db
         before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
-        self._progress.begin("copying what stays", db.getSize(), growing_size(path.with_name(path.name + ".pack")))
+        if path is None:
+            self._progress.begin("in PostgreSQL")
+        else:
+            self._progress.begin("copying what stays", db.getSize(), growing_size(path.with_name(path.name + ".pack")))
         try:
             async with self._image.reach:
                 moment = packing.pack_time(days, self._image.oldest_view(), lambda: self._now(days))
-                await in_helper(packing.pack, db, path, moment, self._stop)
-            await in_helper(blobs.sweep, db)
+                if path is None:
+                    await in_helper(packing.pack_server, db, moment, self._stop)
+                else:
+                    await in_helper(packing.pack, db, path, moment, self._stop)
+                    await in_helper(blobs.sweep, db)
             await in_helper(give_memory_back)
         except packing.PackStopped as e:
             raise Busy(str(e)) from None
@@ -233,10 +241,14 @@ class Upkeep:
         await self._image.committer.told()
         return {**found, "folded": await retention.fold(self._image, self.plan.missions, self._free)}
 
+    def _is_in_postgres(self) -> bool:
+        return server.postgres_of(self._image.db.storage) is not None
+
     def _file(self, done: str) -> pathlib.Path:
         path = file_path(self._image.uri)
         if path is None:
-            raise ImageError(f"only images in a file are {done} by BAT OS; {self._image.uri} is looked after where its server runs")
+            how = _BY_POSTGRES if self._is_in_postgres() else _BY_SERVER
+            raise ImageError(f"only images in a file are {done} by BAT OS, and {shown_uri(self._image.uri)} is none; {how}")
         if not getattr(self._image.db.storage, "sealing", False):
             raise ImageError(f"BAT OS cannot have an image {done} that is opened with further options; open it without `blobstorage_dir`")
         return path

@@ -154,6 +154,8 @@ class Attempt:
         self.earlier = bool(self.inference.recorded) and not self.decisions.has_approach
         if self.policy.reroutes:
             self.decisions.route = None
+        if self.policy.rethinks:
+            self.decisions.forget_approaches()
         self._think_with(Provision.of(self.services.image.read(journal.provided_of, self.id)))
 
     # --- state

@@ -90,6 +90,8 @@ class AttemptPolicy:
     """True if an embedder may be asked: by the router, for memory, and for similarity of texts."""
     reroutes: bool = False
     """True if the router chooses the persona anew, with its present embedder and exemplars."""
+    rethinks: bool = False
+    """True if it is decided anew how much is thought about a brief."""
     revoices: bool = False
     """True if personas speak with their present voices, False for the voices at the start of the mission."""
 

@@ -197,10 +197,22 @@ def load_codex(path: str | Path | None = None) -> Codex:
     where = str(path) if path else "the shipped codex"
     try:
         text = Path(path).read_text("utf-8") if path else resources.files("batos.mind").joinpath("codex.toml").read_text("utf-8")
-        codex = Codex.model_validate(tomllib.loads(text))
     except OSError as e:
         raise ConfigError(f"cannot read the codex {where}: {e.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"the codex {where} is not valid TOML: {e}") from None
+    return read_codex(text, where)
+
+
+def read_codex(text: str, where: str) -> Codex:
+    """Return the codex in a text.
+
+    :param where: its name, for messages.
+    :raises ConfigError: naming line, key and fault.
+    """
+    try:
+        codex = Codex.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as e:
         raise ConfigError(f"the codex {where} is not valid TOML: {e}") from None
     except ValidationError as e:
         faults = e.errors()

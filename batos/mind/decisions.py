@@ -83,6 +83,10 @@ class Decisions:
             self._record(journal.add_approach, mark, tuple(self._approaches[mark]))
         return self._approaches[mark]
 
+    def forget_approaches(self) -> None:
+        """Decide anew how to think about each brief."""
+        self._approaches.clear()
+
     def tool_choice(self, mark: bytes) -> dict[str, Any] | None:
         """Return which tools are to be called, as `ToolChoice.to_wire` gives it, with `native`: True if a model that uses tools by itself
         chose them (records of former versions do not have it). None if that is not decided.

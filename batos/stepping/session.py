@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batos.autotelic.change_types import Ground
-from batos.autotelic.rehearsal import Stage, Staging
 from batos.bridge.inference import Inference
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import DeadlineExceeded, InvalidInput
-from batos.image import history, journal, ledger
+from batos.image import continuations, history, journal, ledger
 from batos.image.living_image import ImageLimits, LivingImage, mirror
 from batos.image.mission_record import AskedQuestion, MissionRecord, is_question
 from batos.mind.attempt import Attempt
 from batos.mind.attempt_services import REPLAYED
 from batos.mind.inference import as_error
+from batos.missions.mirror_stage import Stage, Staging
 from batos.objects import Root
 from batos.sandbox.tracing import TracedRun
 from batos.stepping import step_edits
@@ -74,8 +74,12 @@ def stepped_mission(root: Root, image: LivingImage, id: str) -> SteppedMission:
 
     :raises UnknownMission: if there is none of that id.
     :raises MissionFolded: if only a line of it is left.
+    :raises InvalidInput: for one that only holds changes which were made while stepping.
     """
     mission = ledger.mission_of(root, id)
+    if continuations.is_mending(mission):
+        mended = json.loads(mission.mends)["mission"]
+        raise InvalidInput(f"mission {id!r} holds changes, no thought; step into {mended!r}, which it mends, or `batos show {id}`")
     failures = ledger.failures(root, id=id, limit=1) if mission.state != ledger.COMPLETE else []
     held, moment = journal.of(mission), moment_of(image, root, id)
     fresh = journal.record_oids(mission) if moment.before is not None else set()

@@ -28,14 +28,14 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from batos.config import MIB
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, Unreadable, from_wire
+from batos.wire.compare_client import Comparing
 from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
 from batos.wire.notice_client import Noticing
-from batos.wire.schedule_client import Scheduling
 from batos.wire.step_client import StepClient
 
 
-class Operating(Scheduling, Noticing, StepClient):
+class Operating(Comparing, Noticing, StepClient):
     """Part of `batos.wire.client.Client` for the operator of a daemon."""
 
     async def info(self) -> dict[str, Any]:

@@ -28,6 +28,17 @@ from batos.wire.admin_schemas import (
     UndoChangeRequest,
     UndoRequest,
 )
+from batos.wire.compare_schemas import (
+    CompareJudgeRequest,
+    CompareListRequest,
+    CompareNextRequest,
+    ComparePromoteRequest,
+    CompareRemoveRequest,
+    CompareResumeRequest,
+    CompareShowRequest,
+    CompareStartRequest,
+    CompareStopRequest,
+)
 from batos.wire.fields import (
     IMAGE_NAME_CHARS,
     IMAGES_LIMIT,
@@ -112,12 +123,13 @@ from batos.wire.tool_schemas import (
 )
 
 __all__ = [
-    "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
-    "EffectSettleRequest", "EffectsRequest", "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest",
-    "FolderRemoveRequest", "FolderResumeRequest", "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest",
-    "HookAddRequest", "HookDeliverRequest", "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest",
-    "Image", "InfoRequest", "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest",
-    "MetricsRequest",
+    "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CompareJudgeRequest", "CompareListRequest",
+    "CompareNextRequest", "ComparePromoteRequest", "CompareRemoveRequest", "CompareResumeRequest", "CompareShowRequest",
+    "CompareStartRequest", "CompareStopRequest", "CurateRequest", "DiffRequest", "EffectSettleRequest", "EffectsRequest",
+    "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest", "FolderRemoveRequest", "FolderResumeRequest",
+    "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "HookAddRequest", "HookDeliverRequest",
+    "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest", "Image", "InfoRequest",
+    "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
     "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
     "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
     "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
@@ -404,7 +416,11 @@ OPS: dict[str, type[Request]] = {
     "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
     "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
     "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
-    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "step.open": StepOpenRequest, "step.show": StepShowRequest,
+    "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "compare.start": CompareStartRequest,
+    "compare.list": CompareListRequest, "compare.show": CompareShowRequest, "compare.next": CompareNextRequest,
+    "compare.judge": CompareJudgeRequest, "compare.stop": CompareStopRequest, "compare.resume": CompareResumeRequest,
+    "compare.promote": ComparePromoteRequest, "compare.remove": CompareRemoveRequest,
+    "step.open": StepOpenRequest, "step.show": StepShowRequest,
     "step.go": StepGoRequest, "step.edit": StepEditRequest, "step.eval": StepEvalRequest, "step.continue": StepContinueRequest,
     "step.close": StepCloseRequest, "kernels": KernelsRequest,
 }  # fmt: skip

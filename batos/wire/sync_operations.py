@@ -1,4 +1,4 @@
-"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, stepping.
+"""Part of the client for callers without an event loop: schedules, notices, hooks, folders, stepping, comparisons.
 
 Written by tools/gen_sync.py from the modules of batos/wire that end in _client.py: change those, then run `make docs`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
+from batos.wire.compare_client import CompareTerms
 from batos.wire.folder_client import FolderTerms
 from batos.wire.hook_client import HookTerms
 from batos.wire.notice_client import TEST_S, NoticeTerms
@@ -267,3 +268,57 @@ class SyncOperations(SyncConnection):
         :param drain: let the one that answers take up no missions any more, end those `under_way`, and stop.
         """
         return self._run(self._client.kernels(drain=drain))
+
+    def compare_start(self, persona: str, *, id: str | None = None, dry: bool = False, **terms: Unpack[CompareTerms]) -> dict[str, Any]:
+        """Compare a variant of a persona with what there is. The same id and terms again mean the same comparison.
+
+        :param id: its name; default: a new one.
+        :param dry: only say what would be compared (`words`, `pairs`), its `budget`, and in `estimate` what it will probably cost.
+        :param terms: other, codex, changed, missions, match, briefs, judge, rules, inferences, tokens, minutes (`CompareTerms`).
+        :raises InvalidInput: if it makes no sense, saying why.
+        """
+        return self._run(self._client.compare_start(persona, id=id, dry=dry, **terms))
+
+    def compare_list(self, limit: int | None = None) -> dict[str, Any]:
+        """Return the comparisons in `comparisons`, the last begun first."""
+        return self._run(self._client.compare_list(limit))
+
+    def compare_show(self, id: str, wait_s: float = 0.0) -> dict[str, Any]:
+        """Return a comparison with its `figures`, its `verdict`, and in `compared` its pairs; one that its user has still to judge is
+        hidden.
+
+        :param wait_s: return when something has happened to one that is under way, or after so many seconds.
+        """
+        return self._run(self._client.compare_show(id, wait_s))
+
+    def compare_next(self, id: str) -> dict[str, Any]:
+        """Return in `pair` the next pair to judge, with `left` and `right`; None if there is none."""
+        return self._run(self._client.compare_next(id))
+
+    def compare_judge(self, id: str, number: int, verdict: Literal["left", "right", "tie"]) -> dict[str, Any]:
+        """Judge a pair; return the next one."""
+        return self._run(self._client.compare_judge(id, number, verdict))
+
+    def compare_stop(self, id: str) -> dict[str, Any]:
+        """Stop a comparison. What it has paid for stays, and `compare_resume` goes on."""
+        return self._run(self._client.compare_stop(id))
+
+    def compare_resume(self, id: str, **terms: Unpack[CompareTerms]) -> dict[str, Any]:
+        """Let a comparison go on that was stopped, killed, or out of its budget; or have it judged otherwise.
+
+        :param terms: judge, rules, inferences, tokens, minutes.
+        """
+        return self._run(self._client.compare_resume(id, **terms))
+
+    def compare_promote(self, id: str, note: str, *, anyway: bool = False) -> dict[str, Any]:
+        """Make the variant what there is, in one transaction; `change` is the number by which `undo_change` takes it back.
+
+        :param note: why; it is kept with it.
+        :param anyway: also where the verdict is not that it is better.
+        :raises InvalidInput: saying why not.
+        """
+        return self._run(self._client.compare_promote(id, note, anyway=anyway))
+
+    def compare_remove(self, id: str) -> dict[str, Any]:
+        """Forget a comparison that is not under way; return those that are left."""
+        return self._run(self._client.compare_remove(id))

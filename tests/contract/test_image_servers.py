@@ -434,3 +434,28 @@ async def test_missions_go_on_when_the_server_is_back_and_each_ends_once(postgre
         assert {record.state for record in records.values()} == {"COMPLETE"}
         assert len(inference.asked) == 7  # what was answered while the server was away is not paid for again
         assert not kernel.image.committer.trouble
+
+
+FULL = """
+create function full_disk() returns trigger as $$ begin raise exception 'no space' using errcode = '53100'; end $$ language plpgsql;
+create trigger full_disk before insert on object_state for each row execute function full_disk();
+"""
+
+
+async def test_a_full_disk_of_the_server_is_told_as_one_and_commits_go_on_when_there_is_room(postgres: Postgres) -> None:  # noqa: F811
+    uri = postgres.image()
+    database = uri.rpartition("/")[2].partition("?")[0]
+    image = await LivingImage.open(uri)
+    assert await image.system(count) == 1
+    postgres.ask(FULL, database)
+    with pytest.raises(OSError, match="No space left on device: 'the disk of PostgreSQL'"):
+        await image.system(count)
+    with pytest.raises(OSError, match="No space left on device"):
+        async with image.unit() as unit:
+            unit.root["written"] = True
+    assert "make room on its disk" in image.committer.trouble
+    postgres.ask("drop trigger full_disk on object_state", database)
+    assert await image.system(count) == 2
+    assert not image.committer.trouble
+    assert image.read(lambda root: "written" in root) is False
+    await image.close()

@@ -12,11 +12,14 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.bridge.capabilities import content_of
+from batos.bridge.client import connect
+from batos.bridge.installed_models import list_models, show_model
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import kernels, ledger, shared_models
 from batos.image.mission_record import draft
 from batos.missions.fitness import ELSEWHERE, HERE, MissionLoads
 from batos.testing import ScriptedOllama
+from tests.support import ollama_fixture
 from tests.support.cluster import member, ollama, other_manifest
 from tests.support.kernels import until
 from tests.support.servers import Zeo, zeo  # noqa: F401
@@ -76,6 +79,22 @@ def test_an_expert_is_what_its_recipe_says_on_each_machine() -> None:
         of_another_recipe = dataclasses.replace(one, licenses=(mark.replace("b" * 64, "c" * 64),))
         assert content_of(one.shown()) == content_of(rounded_otherwise.shown())
         assert content_of(one.shown()) != content_of(of_another_recipe.shown())
+
+
+async def test_real_ollamas_with_the_same_files_show_one_content_under_two_digests(ollama_host: str, tmp_path: Path) -> None:
+    with ollama_fixture.other_ollama(tmp_path) as other:
+        seen = []
+        for host in (ollama_host, other):
+            async with connect(host) as client:
+                listed = await list_models(client, lambda digest, shown: None)
+                shown = {one.name: await show_model(client, one.name) for one in listed if one.name in (BASE, EMBEDDER, VOICE)}
+                digests = {one.name: one.digest for one in listed}
+                seen.append({name: (digests[name], content_of(told or {})) for name, told in shown.items()})
+    assert set(seen[0]) == set(seen[1]) == {BASE, EMBEDDER, VOICE}
+    for name, (digest, content) in seen[0].items():
+        assert digest != seen[1][name][0]
+        assert content == seen[1][name][1] != ""
+    assert len({content for _, content in seen[0].values()}) == 3
 
 
 async def test_a_model_has_one_digest_in_the_image_whichever_kernel_asks(
@@ -180,6 +199,25 @@ async def test_what_one_kernel_has_paid_for_another_finds_though_its_models_dige
     assert [bool(chat.get("format")) for chat in servers[0].chats].count(True) == 1
     assert len(servers[1].chats) > 1
     assert not any(chat.get("format") for chat in servers[1].chats)
+
+
+async def test_a_kernel_that_cannot_go_on_gives_the_mission_back_and_no_attempt_is_counted(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    async with two(tmp_path, zeo, servers) as (first, second):
+        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        servers[1].fail("status_500", path="/api/create", times=None)
+        del servers[1].models[VOICE]
+        looks_anew(second)
+        second.fitness.reasons = ()  # it has not noticed yet
+        await second.scheduler.submit("m1", "Say hello", {"persona": "brick", "depth": "direct"})
+        await completed(second, "m1")
+        ended = second.image.read(ledger.record_of, "m1")
+        assert (ended.kernel.partition(".")[0], ended.attempts) == ("a", 1)
+        assert not second.image.read(lambda root: list(root["ledger"].failures))
+        assert unfit(first, "b")
 
 
 async def test_missions_go_where_their_model_is_loaded(

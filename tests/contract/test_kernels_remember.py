@@ -108,6 +108,10 @@ async def test_each_kernel_finds_within_a_second_what_another_stored_and_forgot(
         await settled(leader, other)
         reply = await other.memory.search(SearchRequest(op="search", question="Where does the quagga2 live?"))
         assert reply["by_vectors"], "the vectors came, too"
+        await until(lambda: leader.memory.facts()["embedder"]["state"] == "ready", "the end of the embedding")
+        made, heard = (one.memory.facts()["embedder"] for one in (leader, other))
+        assert heard["state"] == "elsewhere"
+        assert (heard["identity"], heard["vectors"]) == (made["identity"], made["vectors"])
         await other.memory.tell(forget=str(files[2]))
         assert not [text for text in await found(other, "quagga2") if "quagga2" in text], "its own change is there at once"
         begun = time.monotonic()
@@ -142,7 +146,8 @@ async def test_missions_of_both_remember_at_once_and_nothing_is_overwritten(at: 
         said = [text for _, text in held.values()]
         for name in "xy":
             assert all(f"The key {name}{n} is under stone {n}." in said for n in range(10))
-        assert len({number // EPOCH for number, _ in held.values()}) == 2, "each has an epoch of its own"
+        assert len({number for number, _ in held.values()}) == len(held)
+        assert len({one.memory.numbers.take() // EPOCH for one in (leader, other)}) == 2, "each has an epoch of its own"
         for one in (leader, other):
             assert "The key y7 is under stone 7." in await found(one, "Where is the key y7?")
 
@@ -173,10 +178,19 @@ async def test_files_that_another_kernel_of_a_machine_queued_are_read_by_the_one
         assert await finds(other, "Where is the ibis?", "The ibis is at the lake.") < 2 * SOON_S
 
 
-async def test_the_next_leader_goes_on_with_what_waits(at: Postgres | Zeo, tmp_path: Path) -> None:
+async def test_the_next_leader_goes_on_with_what_waits_and_knows_all_names(
+    at: Postgres | Zeo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with two(at, tmp_path) as (leader, other):
+        monkeypatch.setattr("batos.memory.section_builder.names_of", lambda root, documents: [])  # looks miss them
+        club = tmp_path / "club.md"
+        club.write_text("# The Walrus Club\n\nIt meets on Mondays.")
+        await ingested(leader, club)
+        await settled(leader, other)
         await leader.membership.resign()
         await until(lambda: other.membership.leads, "another leader")
+        number = other.image.read(lambda root: library_of(root).by_source[str(club)])
+        await until(lambda: other.memory.shelver.names.of("We saw the Walrus Club.", 0).links == (number,), "the name")
         path = tmp_path / "a.md"
         path.write_text("The ibis is at the lake.")
         await ingested(other, path)

@@ -15,7 +15,7 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import LedElsewhere
-from batos.image import ledger, notices
+from batos.image import committer, kernels, ledger, notices
 from batos.image.notice_channels import ChannelSpec
 from batos.memory.ingest import next_file, queue_files
 from batos.memory.store import library_of
@@ -23,7 +23,7 @@ from batos.schedules import book
 from batos.wire import schemas
 from tests.support.kernels import until
 from tests.support.leaders import AFTER, BEFORE, Seizure, daemon, leads
-from tests.support.missions import FakeInference, submit
+from tests.support.missions import FakeInference, settings, submit
 from tests.support.notices import world
 from tests.support.servers import Postgres, postgres  # noqa: F401
 
@@ -112,6 +112,7 @@ async def seized(one: Kernel, other: Kernel, seizure: Seizure) -> None:
     await until(lambda: not one.membership.leads and one.membership.name == "k.3", "a new name")
     await one.membership.settled()
     assert other.membership.leads
+    assert other.image.read(kernels.lead_of) == ("k.2", 2), "one term after the other, one kernel in each"
 
 
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
@@ -124,15 +125,23 @@ async def test_a_schedule_makes_one_mission_of_a_time(postgres: Postgres, tmp_pa
 
 
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
-@pytest.mark.parametrize("step", ["accept self_audit", "plan"])
+@pytest.mark.parametrize("step", ["accept self_audit", "plan "])
 async def test_a_beat_makes_one_audit(postgres: Postgres, tmp_path: Path, step: str, when: str) -> None:  # noqa: F811
-    async with two(postgres, tmp_path, autotelic="on", heartbeat_first_s=0.3, heartbeat_s=3600) as (one, other):
+    inference, uri = FakeInference(), postgres.image()
+    inference.hold()
+    more = {"autotelic": "on", "heartbeat_first_s": 1.0, "heartbeat_s": 3600}
+    async with daemon(uri, tmp_path / "a", inference, **more) as one:
+        await one.scheduler.submit("m0", "What is in the garden?", {})  # a beat waits for quiet, and that for the test
+        await leads(one)
+        async with daemon(uri, tmp_path / "b", **more) as other:
 
-        def beats() -> int:
-            return int(other.image.read(lambda root: root["lobby"].autotelic.heartbeat.beats))
+            def beats() -> int:
+                return int(other.image.read(lambda root: root["lobby"].autotelic.heartbeat.beats))
 
-        await seized(one, other, Seizure(one, other, step, when, beats))
-        assert (beats(), len(ids(other, "self_audit"))) == (1, 1)
+            seizure = Seizure(one, other, step, when, beats)
+            inference.release()
+            await seized(one, other, seizure)
+            assert (beats(), len(ids(other, "self_audit"))) == (1, 1)
 
 
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
@@ -236,3 +245,24 @@ async def test_a_rolling_restart_under_load_costs_no_attempt_and_no_inference(po
         asked = Counter((request.model, request.user) for request in inference.asked)
         assert max(asked.values()) == 1, "paid twice"
         assert len({record.kernel for record in missions}) >= 3
+
+
+@pytest.mark.parametrize("how_many", ["one", "many"])
+async def test_a_daemon_ends_while_the_server_of_its_image_is_away(
+    postgres: Postgres,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how_many: str,
+) -> None:
+    monkeypatch.setattr(committer, "_CLOSING_S", 0.5)
+    uri = postgres.image()
+    more: dict[str, Any] = {"image": {"uri": uri, "kernels": how_many, "lease_s": 1, "look_s": 0.05}}
+    kernel = await Kernel.start(settings(tmp_path, autotelic="on", **more), inference=FakeInference(), listen=False)
+    if how_many == "many":
+        await leads(kernel)
+    await asyncio.to_thread(postgres.stop, "immediate")
+    try:
+        async with asyncio.timeout(30):
+            await kernel.stop()
+    finally:
+        await asyncio.to_thread(postgres.start)

@@ -234,7 +234,7 @@ async def test_a_question_is_told_at_each_kernel_and_answered_once_at_any(two: t
     asked = next(event for event in events if event["type"] == "needs_input")
     statuses = [await one.client.status("m1") for one in two]
     assert {status["state"] for status in statuses} == {"NEEDS_INPUT"}
-    assert [status["questions"][-1]["question"] for status in statuses] == [asked["question"]] * 2
+    assert [status["question"] for status in statuses] == [{"number": 1, "question": asked["question"]}] * 2
     replies = await asyncio.gather(*(one.client.answer("m1", f"of {one.name}", 1) for one in two), return_exceptions=True)
     (refused,) = [reply for reply in replies if isinstance(reply, InvalidInput)]
     assert "was answered already" in refused.message

@@ -20,15 +20,16 @@ from batos.app.model_provision import ModelProvisioning
 from batos.autotelic import change_preparation, changes, provided_models, rehearsal_budget, rollback_monitor
 from batos.autotelic.budget import Budget
 from batos.autotelic.rehearsal import Rehearsals
-from batos.autotelic.rehearsal_budget import Purse
 from batos.bridge.client import OllamaInference
 from batos.bridge.hosts import ManagedHost
 from batos.bridge.lora import expert_model
 from batos.bridge.provisioning import Provisioner
 from batos.cli import main
+from batos.comparisons import records as comparison_records
 from batos.image import blobs, continuations, journal, ledger, model_registry, transaction_undo, zodb_patches
 from batos.image.committer import Committer
 from batos.mind import psm
+from batos.missions.purse import Purse
 from batos.missions.scheduler import Scheduler
 from batos.stepping.session import StepSession
 from batos.wire.outbox import ClientHandle
@@ -245,6 +246,14 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
 }
 """Steps from a proposal to what becomes of it."""
 
+COMPARE_POINTS: dict[str, Callable[[], None]] = {
+    "after a comparison is recorded": lambda: after(comparison_records, "begin"),
+    "before a payment of a comparison is kept": lambda: before(comparison_records, "_keep_paid"),
+    "before a pair is kept": lambda: before(comparison_records, "keep_pair"),
+    "before a judgement is kept": lambda: before(comparison_records, "keep_judgement"),
+}
+"""Steps of a comparison side by side."""
+
 TRAINING_POINTS: dict[str, Callable[[], None]] = {
     "never": lambda: None,
     "before a training is counted": lambda: before(Budget, "trains"),
@@ -324,7 +333,7 @@ if __name__ == "__main__":
         play_trainings(os.environ.get("TRAINER", "good"))
     tables = (
         POINTS, STEPS, PICTURE_POINTS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS, PROVIDE_POINTS,
-        WITHDRAW_POINTS, STEP_POINTS,
+        WITHDRAW_POINTS, STEP_POINTS, COMPARE_POINTS,
     )  # fmt: skip
     (install,) = {*(table[point] for table in tables if point in table)}
     install()

@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -57,6 +58,35 @@ def _running(folder: Path) -> str | None:
         return host if _answers(host) else None
     except (OSError, ValueError, KeyError):
         return None
+
+
+@contextmanager
+def other_ollama(folder: Path) -> Iterator[str]:
+    """The address of an Ollama with the same files as the shared one, whose manifests say that they came from another path."""
+    models = folder / "models"
+    models.mkdir(parents=True)
+    (models / "blobs").symlink_to(FOLDER / "models" / "blobs")
+    shutil.copytree(FOLDER / "models" / "manifests", models / "manifests")
+    for manifest in (one for one in models.rglob("manifests/**/*") if one.is_file()):
+        told = json.loads(manifest.read_text())
+        for layer in told["layers"]:
+            layer["from"] = f"/elsewhere/{layer.get('from', '')}"
+        manifest.write_text(json.dumps(told))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{probe.getsockname()[1]}"
+    given = {"OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), "HOME": str(folder), "OLLAMA_NOPRUNE": "1"}
+    with (folder / "ollama.log").open("wb") as out:
+        server = subprocess.Popen([binary(), "serve"], env={**os.environ, **given}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + START_S
+        while not _answers(host):
+            assert time.monotonic() < deadline, f"no answer from Ollama; see {folder}/ollama.log"
+            time.sleep(0.05)
+        yield host
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def _answers(host: str) -> bool:

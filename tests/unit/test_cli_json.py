@@ -32,7 +32,7 @@ WORDS: dict[str, list[str]] = {
     "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
-LOCAL = {"audit", "config", "console", "doctor", "doors", "keys", "mcp", "restore", "run", "secrets", "service", "train"}
+LOCAL = {"audit", "config", "console", "copy", "doctor", "doors", "keys", "mcp", "restore", "run", "secrets", "service", "train"}
 """Verbs without a daemon to ask: their documents are tested where those verbs are, and their types below."""
 
 

@@ -175,6 +175,14 @@ def test_json_is_the_place_after_the_lines(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out)["at"]["number"] == 5
 
 
+def test_the_status_of_a_mission_says_that_it_was_continued(capsys: pytest.CaptureFixture[str]) -> None:
+    error = {"code": "deadline", "message": "late"}
+    fact = {"at": 1795789799.0, "with": "m1.step1", "note": "too short", "state": "FAILED", "error": error, "attempts": 1}
+    with daemon({"status": {"type": "status", "id": "m1", "state": "COMPLETE", "brief": "b", "continued": [fact]}}) as scripted:
+        assert main(["status", "m1", "--connect", scripted.endpoint]) == 0
+    assert "it was FAILED (deadline), changes m1.step1: too short" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_session_that_is_gone_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert step("end", script={**SCRIPT, "step.go": UnknownSession("there is no session 's'")})[0] == 4
     assert "there is no session" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from batos import config, errors
 from batos.cli.app import app, register
 from batos.config import former
 from batos.wire.client import Operating
+from batos.wire.compare_client import Comparing
 from batos.wire.folder_client import FolderWatching
 from batos.wire.hook_client import Hooking
 from batos.wire.notice_client import Noticing
@@ -191,6 +192,7 @@ def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> No
 
     text = (ROOT / "docs" / "clients.md").read_text("utf-8")
     parts = {**vars(Client), **vars(Operating), **vars(Scheduling), **vars(Noticing), **vars(Hooking), **vars(FolderWatching)}
+    parts |= vars(Comparing)
     parts |= vars(StepClient)
     methods = {name: method for name, method in parts.items() if not name.startswith("_")}
     assert len(methods) > 25

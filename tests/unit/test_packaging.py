@@ -275,6 +275,12 @@ def test_a_machine_without_chromium_is_spared_its_tests_but_not_where_they_are_n
     assert (done.returncode, "needs chromium" in done.stderr) == (1, True)
 
 
+def test_postgresql_is_found_where_it_is(tmp_path: Path) -> None:
+    command(tmp_path / "bin", "initdb", "exit 0")
+    done = sh("find_postgres.sh", path=f"{tmp_path}/bin", NEED_SERVERS="yes")
+    assert (done.returncode, "found" in done.stdout) == (0, True)
+
+
 @pytest.mark.skipif(
     not Path("/usr/include/nlohmann/json.hpp").exists(), reason="the headers are not installed, apt-get would be asked for them"
 )

@@ -21,7 +21,6 @@ from batos.image import journal, ledger
 from batos.image.mission_record import MissionRecord
 from batos.mind import answer_schema, psm
 from batos.mind.attempt import current
-from batos.missions import scheduler
 from batos.objects import Primitive, UvmObject
 from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
@@ -1082,7 +1081,7 @@ async def test_a_mission_that_follows_a_damaged_one_keeps_no_daemon_from_startin
     def damaged(root: Any, id: str) -> bool:
         raise ImageDamaged(f"the record of {id!r} is damaged")
 
-    monkeypatch.setattr(scheduler, "_is_final", damaged)
+    monkeypatch.setattr(ledger, "is_final", damaged)
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()

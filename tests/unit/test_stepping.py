@@ -384,6 +384,8 @@ async def test_undo_takes_the_changes_back(world: Failing) -> None:
     assert [one["id"] for one in undone["missions"]] == ["m1.step1"]
     assert world.kernel.image.read(lambda root: root["lobby"].alfred.core_mission) == was
     assert world.kernel.image.read(lambda root: len(journal.of(ledger.mission_of(root, "m1")).entries)) == 4, "none came, so none is left"
+    with pytest.raises(InvalidInput, match="which it mends"):
+        await world.desk.ask("step.open", id="m1.step1")
     await world.desk.ask("undo", id="m1.step1", redo=True)
     assert world.kernel.image.read(lambda root: root["lobby"].alfred.core_mission) == "To keep the house."
 

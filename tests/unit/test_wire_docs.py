@@ -57,6 +57,10 @@ FIELDS = {
     "kernels": {"name", "draining", "kernels"},
     "folders": {"folders"},
     "hook_deliver": {"hook", "id"},
+    "compare_plan": {"id", "words", "judge", "rules", "pairs", "variant", "budget", "estimate"},
+    "comparison": {"id", "state", "words", "judge", "pairs", "done", "cost", "verdict", "variant", "figures", "compared"},
+    "comparisons": {"comparisons"},
+    "compare_pair": {"id", "pair"},
     "step": {
         "session",
         "id",

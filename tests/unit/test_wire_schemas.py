@@ -15,10 +15,10 @@ LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
     "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
-    "kernels",
+    "kernels", "compare.list",
 )  # fmt: skip
 """Ops that need no field."""
-EITHER = ("ingest", "step.open", "step.edit", "step.eval")
+EITHER = ("ingest", "compare.start", "step.open", "step.edit", "step.eval")
 """Ops that need one of several fields, and say so."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
@@ -42,6 +42,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "notice_add": {"name": "n", "way": "hook", "place": "http://localhost/x"},
     **{op: {"name": "n"} for op in ("notice_pause", "notice_resume", "notice_remove")},
     "notice_test": {"name": "n", "id": "t"},
+    "compare.start": {"id": "c", "persona": "robin", "other": "brick"},
+    **{f"compare.{op}": {"id": "c"} for op in ("show", "next", "stop", "resume", "remove")},
+    "compare.judge": {"id": "c", "number": 1, "verdict": "left"},
+    "compare.promote": {"id": "c", "note": "n"},
     "step.open": {"id": "m"},
     "step.show": {},
     "step.go": {"session": "s"},

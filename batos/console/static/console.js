@@ -5,6 +5,7 @@
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 const SETTLE_MS = 120; // after the last movement of the slider
 const SAID_MS = 4000; // for which what was done is still said once it is over
+const LOOK_MS = 2000; // between two looks at what is under way and tells no events
 const GATHER_MS = 250; // over which events of a mission become one look
 
 const main = document.getElementById("main");
@@ -167,6 +168,23 @@ function go(address, field) {
   else location.href = `${address}#${field}`;
 }
 
+/* What a page has for a key of its own: `data-press` names the keys of a button or link. */
+function pressed(event) {
+  const slider = event.target.closest("input[type=range]");
+  const wanted = slider ? null : [...main.querySelectorAll("[data-press]")].find((one) => one.dataset.press.split(" ").includes(event.key));
+  return wanted ? () => (wanted.matches("input, textarea, select") ? wanted.focus() : wanted.click()) : null;
+}
+
+/* Look again and again at a page whose work goes on and tells no events, as long as it does and somebody looks. */
+function lookAgain() {
+  if (!main.querySelector("[data-look]")) return;
+  setTimeout(async () => {
+    if (!document.hidden) await refresh(location.href);
+    if (main.querySelector("[data-look]") || document.hidden) lookAgain();
+    else location.reload();
+  }, LOOK_MS);
+}
+
 function keys(dialog) {
   const pages = new Map([...document.querySelectorAll("nav [data-key]")].map((one) => [one.dataset.key, one]));
   const open = document.getElementById("keys-open");
@@ -183,7 +201,7 @@ function keys(dialog) {
       n: () => go("/", "brief"),
       j: () => step(1),
       k: () => step(-1),
-    }[event.key] ?? (pages.has(event.key) ? () => pages.get(event.key).click() : null);
+    }[event.key] ?? pressed(event) ?? (pages.has(event.key) ? () => pages.get(event.key).click() : null);
     if (!does) return;
     event.preventDefault();
     does();
@@ -210,6 +228,7 @@ function begin() {
     select.addEventListener("change", () => select.form.requestSubmit());
     select.form.querySelector("button").hidden = true;
   }
+  lookAgain();
   const wanted = location.hash && document.getElementById(location.hash.slice(1));
   if (wanted && wanted !== main) wanted.focus();
   setInterval(tellTimes, 10000);

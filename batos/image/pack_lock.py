@@ -1,0 +1,59 @@
+"""Lock between a pack and whatever brings back objects out of reach: a pack drops those, and does not see new references.
+
+It counts in this process, and on PostgreSQL in all that use the image, by an advisory lock of a session. So an undo at one kernel waits
+for a pack at another, and a pack for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import ZODB
+
+from batos.concurrency import in_helper
+from batos.image import server
+
+PACK_LOCK = int.from_bytes(b"batpack\0", "big")
+"""Number of the advisory lock in the image's database."""
+_LOOK_S = 0.2  # between two tries
+
+
+class PackLock(asyncio.Lock):
+    """Lock of an image, taken by `async with`."""
+
+    def __init__(self, db: ZODB.DB) -> None:
+        super().__init__()
+        self._adapter = server.postgres_of(db.storage)
+        self._session: Any = None
+
+    async def acquire(self) -> Literal[True]:
+        """Wait for the lock.
+
+        :raises ImageAway: if the server cannot be reached.
+        """
+        await super().acquire()
+        if self._adapter is None:
+            return True
+        try:
+            self._session = await in_helper(server.open_session, self._adapter, "pack or undo")
+            while True:
+                if await in_helper(self._try):
+                    return True
+                await asyncio.sleep(_LOOK_S)
+        except BaseException as e:
+            self.release()
+            away = server.away_error(e)
+            raise (e if away is None else away) from None
+
+    def release(self) -> None:
+        """Let others have the lock."""
+        session, self._session = self._session, None
+        super().release()
+        if session is not None:
+            session.close()  # and the lock with it
+
+    def _try(self) -> bool:
+        with self._session.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", (PACK_LOCK,))
+            return bool(cursor.fetchone()[0])

@@ -1,0 +1,119 @@
+"""Backups of an image in PostgreSQL, made by PostgreSQL's own programs while a daemon writes, each proved by restoring it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.errors import ImageError
+from batos.image import identity, ledger
+from batos.image.living_image import LivingImage
+from batos.image.scrubber import Walk
+from tests.support.missions import FakeInference, mind, submit
+from tests.support.servers import Postgres, folder_of_server, postgres, programs  # noqa: F401
+
+WAIT_S = 60
+
+
+def database(uri: str) -> str:
+    return uri.rpartition("/")[2].partition("?")[0]
+
+
+@pytest.fixture
+def copies(postgres: Postgres) -> Iterator[list[Postgres]]:  # noqa: F811
+    """Servers that a test makes as copies."""
+    made: list[Postgres] = []
+    yield made
+    for one in made:
+        one.stop()
+        shutil.rmtree(one.folder)
+
+
+def dumped(at: Postgres, uri: str, copies: list[Postgres]) -> str:
+    """The image in a database of its own that was restored from a dump, as docs/several-machines.md has it."""
+    file = at.folder / "image.dump"
+    at.run("pg_dump", "--format=custom", "--file", str(file), database(uri))
+    restored = f"{database(uri)}_restored"
+    at.run("createdb", restored)
+    at.run("pg_restore", "--exit-on-error", "--dbname", restored, str(file))
+    return at.address(restored)
+
+
+def copied(at: Postgres, uri: str, copies: list[Postgres]) -> str:
+    """The image at a copy of the whole server."""
+    copies.append(Postgres(programs(), folder_of_server(), of=at))
+    return copies[-1].address(database(uri))
+
+
+def count(root: Any, n: int) -> None:
+    root["lobby"].n = n
+    root[f"n{n}"] = n
+
+
+@pytest.mark.parametrize("how", [dumped, copied], ids=["pg_dump", "pg_basebackup"])
+async def test_what_is_restored_is_an_image_of_one_moment(postgres: Postgres, copies: list[Postgres], how: Any) -> None:  # noqa: F811
+    uri = postgres.image()
+    image = await LivingImage.open(uri)
+    written = asyncio.Event()
+
+    async def write() -> int:
+        n = 3
+        while not written.is_set():
+            n += 1
+            await image.system(count, n)
+        return n
+
+    for n in range(1, 4):
+        await image.system(count, n)
+    writing = asyncio.create_task(write())
+    restored = await asyncio.to_thread(how, postgres, uri, copies)
+    written.set()
+    last = await writing
+    await image.close()
+    again = await LivingImage.open(restored)
+    n = again.read(lambda root: root["lobby"].n)
+    assert n <= last
+    assert again.read(lambda root: [root[f"n{one}"] for one in range(1, n + 1)]) == list(range(1, n + 1))
+    assert again.read(lambda root: f"n{n + 1}" in root) is False
+    walk = Walk(again.db)
+    while not walk.rounds:
+        assert await asyncio.to_thread(walk.step, 50) == []
+    await again.system(count, n + 1)  # objects get ids that are free
+    assert again.read(lambda root: root[f"n{n}"]) == n
+    await again.close()
+
+
+@pytest.mark.parametrize("how", [dumped, copied], ids=["pg_dump", "pg_basebackup"])
+async def test_missions_of_a_restored_image_go_on_and_act_when_their_user_says_so(
+    postgres: Postgres,  # noqa: F811
+    tmp_path: Path,
+    copies: list[Postgres],
+    how: Any,
+) -> None:
+    uri, inference = postgres.image(), FakeInference()
+    async with mind(tmp_path, inference, image=uri, shutdown_s=0.1) as kernel:
+        inference.hold()
+        for n in range(2):
+            await submit(kernel, f"m{n}", depth="direct")
+        await inference.came(2)
+        restored = await asyncio.to_thread(how, postgres, uri, copies)
+        inference.release()
+    (tmp_path / "image.epoch").unlink()  # as the page says: what the original did since is not known to the restored one
+    async with mind(tmp_path, inference, image=restored) as kernel:
+        of = kernel.image.read(identity.epochs)
+        assert "is a copy, or was moved without image.epoch" in identity.why_suspended(of, "", tmp_path / "image.epoch")
+        async with asyncio.timeout(WAIT_S):
+            while kernel.image.read(ledger.unfinished):
+                await asyncio.sleep(0.01)
+        assert kernel.image.read(lambda root: {ledger.record_of(root, f"m{n}").state for n in range(2)}) == {"COMPLETE"}
+
+
+async def test_the_verb_says_how_a_server_is_backed_up(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
+    async with mind(tmp_path, FakeInference(), image=postgres.image()) as kernel:
+        with pytest.raises(ImageError, match=r"pg_dump.*several-machines"):
+            await kernel.upkeep.backup()

@@ -1,0 +1,55 @@
+"""The page *Several machines* is followed word for word: two kernels on one PostgreSQL, one of them is killed while its tool acts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import ROOT
+from tests.support.servers import Postgres, postgres  # noqa: F401
+from tools.follow import blocks_of, follow
+
+PAGE = (ROOT / "docs" / "several-machines.md").read_text("utf-8")
+FOLLOWED = PAGE.partition("## What each promises")[0]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.timeout(300)
+def test_two_kernels_of_which_one_is_killed_while_its_tool_acts(
+    tmp_path: Path,
+    ollama_host: str,
+    postgres: Postgres,  # noqa: F811
+) -> None:
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    for name, words in (("batos", "-m batos"), ("python3", "")):
+        (scripts / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        (scripts / name).chmod(0o755)
+    shutil.copytree(ROOT / "examples" / "two_machines", tmp_path / "examples" / "two_machines")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_", "PG"))}
+    environment |= {"PATH": f"{scripts}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "BATOS_INFERENCE_HOST": ollama_host}
+    environment |= {"BATOS_DOORS_ENABLED": "off", "BATOS_AUTOTELIC_MODE": "off", "HOME": str(tmp_path)}
+    environment |= {"PGHOST": "127.0.0.1", "PGPORT": str(postgres.port), "PGUSER": "batos"}
+    environment |= {"COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    port, address = str(free_port()), postgres.address("image")
+    instead = {}
+    for _, block in blocks_of(FOLLOWED):
+        for command in block.commands:
+            words = command.words.replace("postgres://batos:secret@db.example/image?keep_history=1", address)
+            instead[command.words] = words.replace(":8090", f":{port}").replace("shop.py", f"shop.py --port {port}")
+    followed = follow(FOLLOWED, tmp_path, environment, instead=instead)
+    troubles = [trouble for _, block in followed for trouble in block.trouble()]
+    assert troubles == [], "\n".join(troubles)
+    ended = next(command for _, block in followed for command in block.commands if command.words == "b result order-1")
+    assert any('"sold": {"what": "tea", "count": 2}' in line for line in ended.appeared), ended.appeared
+    assert (tmp_path / "orders.txt").read_text() == '{"what": "tea", "count": 2}\n', "sold once, and asked for with one key"
