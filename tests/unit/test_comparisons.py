@@ -14,7 +14,7 @@ from batos.api.comparisons import ComparisonRequests
 from batos.app.kernel import Kernel
 from batos.autotelic import changes
 from batos.bridge.inference import ChatRequest
-from batos.comparisons import figures, judging, records
+from batos.comparisons import figures, judging, records, report
 from batos.console.api_client import Asker
 from batos.errors import BatosError, InferenceFailed, InvalidInput, UnknownComparison, UnknownPersona
 from batos.image import history, kernels, ledger
@@ -436,6 +436,17 @@ async def test_what_tools_answered_is_shown_and_a_thought_that_would_call_one_an
         assert "17:45" in recorded["changed"]["text"]
         assert given["left_out"] == "it would have called a tool that the mission never called (as it is)"
         assert (told["state"], told["left_out"]) == ("done", 1)
+
+
+async def test_a_report_of_long_answers_is_no_longer_than_a_reply_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    monkeypatch.setattr(report, "SHOWN_CHARS", 4000)
+    inference.say = lambda request: " ".join(f"word{n} of {request.system[:20]}" for n in range(200))
+    async with improving(tmp_path, inference) as kernel:
+        told = await Desk(kernel).start(other="brick", briefs=FOUR[:2], judge="rules", rules=["length"])
+        sides = [one[side] for one in told["compared"] for side in ("base", "changed")]
+        assert {len(side["text"]) for side in sides} == {1000}
+        assert all(side["text"].endswith("…") and side["chars"] > 2000 for side in sides)
 
 
 # --- figures and rules
