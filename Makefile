@@ -18,7 +18,9 @@
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
 # lock     locks/ anew, after a change of constraints.txt or of what is required: what is installed, by the hashes of its files
 # pins     tests/pins/ anew, after something public was added: what is gone or changed is refused, with words that say what to do
+# site     the documents as pages to browse, in build/site; a link that leads nowhere fails
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
+# release  check all of it, and build wheel, sdist, site and container of this version, in dist/
 # clean    remove what was built; images stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
@@ -38,7 +40,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium postgres mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package docs pins clean
+.PHONY: install install-dev embedders training ollama registry chromium postgres mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package release docs site pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -127,6 +129,7 @@ check: install-dev
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/python tools/check_house.py
+	$(bin)/python tools/check_words.py
 
 # On a RAM disk where there is one: the cost of the code, not of the disk.
 bench: install models ollama
@@ -185,9 +188,21 @@ lock: $(VENV)/.made
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh
 
+release: check site
+	@PYTHONS="$(PYTHONS)" sh tools/release.sh
+
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
 	@$(bin)/python tools/gen_sync.py
+
+site: build/site-tools/.installed
+	@NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs --quiet build --clean
+	@echo "site: open build/site/index.html"
+
+build/site-tools/.installed: $(VENV)/.made locks/site.txt
+	@echo "site: installing MkDocs"
+	@$(bin)/python -m venv build/site-tools && build/site-tools/bin/pip install --quiet $(locked) locks/site.txt
+	@touch $@
 
 pins: install-dev
 	@$(bin)/python -m tests.support.public_names

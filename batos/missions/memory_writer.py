@@ -22,6 +22,7 @@ import asyncio
 import datetime
 import json
 import re
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ class RememberLimits(Limits):
     """Limits of the writing of finished missions into the memory."""
 
     pause_s: float = limit(1.0, ge=0, le=3600)
-    """Time over which missions that end are gathered."""
+    """Least time between two batches: missions that end meanwhile are gathered. One that ends after a rest is remembered at once."""
 
 
 class _Patterns(NamedTuple):
@@ -177,14 +178,15 @@ class MemoryWriter:
         stored: Callable[[Segment | None, list[int]], object],
         section_chars: int,
         pause_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         :param stored: receives the segment that a transaction stored, once it is durable.
         :param section_chars: maximum characters in one section.
-        :param pause_s: seconds for which ended missions are gathered.
+        :param pause_s: least seconds between two batches.
         """
         self._image, self._shelver, self._stored = image, shelver, stored
-        self._chars, self._pause_s = section_chars, pause_s
+        self._chars, self._pause_s, self._clock = section_chars, pause_s, clock
         self._more = asyncio.Event()
         self._heard = False
 
@@ -193,6 +195,7 @@ class MemoryWriter:
         bus.subscribe(MissionEnded, lambda ended: self._more.set())
         while True:
             self._more.clear()
+            begun = self._clock()
             try:
                 await self._apply_earlier_ratings()
                 while await self.write_batch():
@@ -202,7 +205,7 @@ class MemoryWriter:
                 await asyncio.sleep(RETRY_S)
                 continue
             await self._more.wait()
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(max(0.0, begun + self._pause_s - self._clock()))
 
     async def _apply_earlier_ratings(self) -> None:
         """Take over ratings that were given before the memory used them. Needed once in an image's life."""

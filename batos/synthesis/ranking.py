@@ -5,7 +5,7 @@ not specific, and candidates must also agree on mutated calls, but for a fifth o
 which is meant.
 
 A change of one name, comparison or number that no example notices is what mutation analysis measures (DeMillo, Lipton and Sayward 1978,
-doi:10.1109/C-M.1978.218136). Methods with such mutants are wrong more often (docs/training.md). The call on which two candidates differ is
+doi:10.1109/C-M.1978.218136). Methods with such mutants are wrong more often (docs/synthesis.md). The call on which two candidates differ is
 the next to ask a user about (oracle-guided synthesis: Jha et al. 2010, doi:10.1145/1806799.1806833).
 """
 
@@ -25,7 +25,7 @@ from batos.synthesis.mutations import SMALLEST
 from batos.synthesis.specification import MethodCall, Runner, SearchContext, Specification, same
 
 SURE = 0.8
-"""Share of the weight of all passing candidates that must behave alike. docs/training.md compares other values."""
+"""Share of the weight of all passing candidates that must behave alike. docs/synthesis.md compares other values."""
 _BY_COST = 2.0  # the weight of an edit is exp(-_BY_COST * cost)
 ABOUT = 0.3
 """Difference of cost up to which two composed methods count as equally cheap: then the shorter one wins. A longer one may explain the

@@ -125,7 +125,7 @@ def _spoken(words: str, groups: Mapping[str, str]) -> frozenset[str]:
 
 _PER_NAT, _PER_CHAR, _SCALE = 0.45, 0.015, 0.6
 """Costs: of a nat by which words are likelier elsewhere, of a character, and the scale of a cost of 1. Fitted to right and wrong
-candidates that passed the examples of families of the handbook and for validation: docs/training.md.
+candidates that passed the examples of families of the handbook and for validation: docs/synthesis.md.
 """
 _TURNS, _SMOOTH, _LEAST = 6, 3.0, 0.1
 _WORDS = 2  # least number of words of an idiom from which the model learns

@@ -108,8 +108,9 @@ async def test_each_kernel_finds_within_a_second_what_another_stored_and_forgot(
         await settled(leader, other)
         reply = await other.memory.search(SearchRequest(op="search", question="Where does the quagga2 live?"))
         assert reply["by_vectors"], "the vectors came, too"
-        made, heard = (kernel.memory.facts()["embedder"] for kernel in (leader, other))
-        assert (made["state"], heard["state"]) == ("ready", "elsewhere")
+        await until(lambda: leader.memory.facts()["embedder"]["state"] == "ready", "the end of the embedding")
+        made, heard = (one.memory.facts()["embedder"] for one in (leader, other))
+        assert heard["state"] == "elsewhere"
         assert (heard["identity"], heard["vectors"]) == (made["identity"], made["vectors"])
         await other.memory.tell(forget=str(files[2]))
         assert not [text for text in await found(other, "quagga2") if "quagga2" in text], "its own change is there at once"

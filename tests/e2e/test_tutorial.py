@@ -1,4 +1,4 @@
-"""The tutorial is followed word for word, on a real Ollama: what it shows is what appears."""
+"""The tutorial and the page *Get started* are followed word for word, on a real Ollama: what they show is what appears."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tools.follow import follow
 
 
 @pytest.mark.timeout(900)
-def test_everything_that_the_tutorial_shows_appears(tmp_path: Path, ollama_host: str) -> None:
+@pytest.mark.parametrize("page", ["tutorial.md", "start.md"])
+def test_everything_that_a_page_shows_appears(page: str, tmp_path: Path, ollama_host: str) -> None:
     folder = tmp_path / "checkout"
     scripts = folder / ".venv" / "bin"
     scripts.mkdir(parents=True)
@@ -27,6 +28,6 @@ def test_everything_that_the_tutorial_shows_appears(tmp_path: Path, ollama_host:
     environment |= {"PYTHONPATH": str(ROOT), "BATOS_OLLAMA_HOST": ollama_host, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     environment["HOME"] = str(tmp_path)
     run = ".venv/bin/batos run"
-    followed = follow((ROOT / "docs" / "tutorial.md").read_text("utf-8"), folder, environment, instead={"make run": run})
+    followed = follow((ROOT / "docs" / page).read_text("utf-8"), folder, environment, instead={"make run": run})
     troubles = [trouble for _, block in followed for trouble in block.trouble()]
     assert troubles == [], "\n".join(troubles)

@@ -100,6 +100,24 @@ async def test_what_was_answered_and_what_failed_becomes_memory_once(tmp_path: P
         assert not await remembering_of(kernel, await with_memory(kernel)).write_batch(), "nor after a restart"
 
 
+async def test_a_mission_that_ends_after_a_rest_is_remembered_at_once(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        memory, now, stored = await with_memory(kernel), itertools.count(step=4000), asyncio.Event()
+        work = memory_writer.MemoryWriter(
+            kernel.image,
+            shelver=memory.shelver,
+            stored=lambda segment, dropped: stored.set() if segment is not None else None,
+            section_chars=20_000,
+            pause_s=3600,
+            clock=lambda: float(next(now)),
+        )
+        task = asyncio.create_task(work.run(kernel.bus))
+        await ended(kernel, "m1", "My name is Kim.")
+        await asyncio.wait_for(stored.wait(), 20)
+        task.cancel()
+        assert {one["kind"] for one in documents(kernel)} == {"mission", "statement"}
+
+
 async def test_a_mission_that_goes_on_holds_up_none_behind_it_and_is_not_forgotten(tmp_path: Path) -> None:
     inference = FakeInference()
     async with mind(tmp_path, inference) as kernel:

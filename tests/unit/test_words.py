@@ -1,0 +1,69 @@
+"""The check of plain words finds what it is for, and writing anew changes no word."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[2]
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_words", ROOT / "tools" / "check_words.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tool = _tool()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 26 + "end.",
+        "Nobody reads this.",
+        "A port is no number.",
+        "| cell | whoever asks |",
+        "* an item\n  that somebody wrote",
+    ],
+)
+def test_a_broken_rule_is_found(text: str) -> None:
+    assert [why for _, part in tool.paragraphs(text) for why in tool.trouble(part)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 20 + "and; " + "word " * 20 + "end.",
+        "`nobody` is a name.",
+        "```\nNobody reads code.\n```",
+        "It is no longer there.",
+    ],
+)
+def test_what_is_plain_is_left_alone(text: str) -> None:
+    assert [why for _, part in tool.paragraphs(text) for why in tool.trouble(part)] == []
+
+
+def test_one_sentence_a_line() -> None:
+    text = "# Title\n\nOne here. Two\nthere. See e.g. this.\n\n* An item. Its second.\n\n```\na. B\n```\n| a. B | c |\n"
+    wanted = "# Title\n\nOne here.\nTwo there.\nSee e.g. this.\n\n* An item.\n  Its second.\n\n```\na. B\n```\n| a. B | c |\n"
+    assert tool.reflowed(text) == wanted
+    assert tool.reflowed(wanted) == wanted
+
+
+@given(
+    st.lists(st.sampled_from(["One.", "two", "Three;", "`a. B`", "\n", "\n\n", "* item", "1. first", "(See x.)", "| a | b |"]), max_size=20)
+)
+def test_writing_anew_changes_no_word(parts: list[str]) -> None:
+    text = " ".join(parts)
+    anew = tool.reflowed(text)
+    assert anew.split() == text.split()
+    assert tool.reflowed(anew) == anew

@@ -1,0 +1,193 @@
+"""Check the plain words of documents and of the texts in the source: the rules of docs/style.md that a program can see.
+
+    python tools/check_words.py [FILE ...] [--reflow]
+
+A document (`*.md`) is checked sentence by sentence: at most 25 words between stops, colons and semicolons, no words that hide who
+acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and the texts of help. `--reflow` writes the named documents anew
+with one sentence a line, and changes nothing else. Without files, the documents are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MOST_WORDS = 25
+LATER: frozenset[str] = frozenset(
+    f"docs/{name}.md"
+    for name in (
+        "cli", "console", "reliability", "several-machines", "side_by_side", "settings",
+        "tutorial", "wire",
+    )
+)  # fmt: skip
+"""Documents that were written before the rules, and are not written anew yet."""
+HIDDEN = re.compile(r"\b(?:nobody|somebody|whoever|whomever|whatever it)\b", re.IGNORECASE)
+"""Words that hide who acts."""
+NO_NOUN = re.compile(
+    r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|better\b|worse\b|different\b)[a-z`]", re.IGNORECASE
+)
+""""is no X" instead of "is not an X"."""
+VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to naught)\b", re.IGNORECASE)
+
+_CODE = re.compile(r"``.+?``|`[^`]+`")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_CLAUSE = re.compile(r"(?<=[;:])\s+")
+_END = re.compile(r"(?<=[.!?])[\"”*)_]*\s+(?![*+-]\s|\d+\.\s|[|#>])(?=[\"“*(_`\[]*[A-Z0-9“\"`*(\[])")
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|No|St|Dr|Mr|Mrs)\.$")
+_BULLET = re.compile(r"^(\s*)((?:[*+-]|\d+\.)\s+)(\S.*)$")
+
+
+def sentences(text: str) -> list[str]:
+    """Split a paragraph into sentences; marks and spaces stay as they are."""
+    parts, begin = [], 0
+    for found in _END.finditer(text):
+        head = text[begin : found.start()]
+        if _ABBREVIATION.search(head) or head.count("`") % 2:
+            continue
+        parts.append(text[begin : found.end()].rstrip())
+        begin = found.end()
+    return [*parts, text[begin:]] if text[begin:].strip() else parts
+
+
+def word_count(sentence: str) -> int:
+    """Count the words of the longest part of a sentence that ends with a stop, a colon or a semicolon. A span of code counts as one."""
+    plain = _CODE.sub("code", _LINK.sub(r"\1", sentence))
+    return max(len(re.findall(r"\S*\w\S*", clause)) for clause in _CLAUSE.split(plain))
+
+
+def trouble(text: str) -> Iterator[str]:
+    """Yield what is wrong with a paragraph."""
+    for sentence in sentences(text):
+        if (count := word_count(sentence)) > MOST_WORDS:
+            yield f"{count} words, at most {MOST_WORDS}: {' '.join(sentence.split()[:12])} …"
+        plain = _CODE.sub("code", sentence)
+        for rule, why in ((HIDDEN, "hides who acts"), (NO_NOUN, 'say "is not a …"'), (VAGUE, "says nothing")):
+            if found := rule.search(plain):
+                yield f"{found[0]!r} {why}: {' '.join(sentence.split()[:12])} …"
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each paragraph, item and cell of a document with the number of its line; code, quotes and comments are left out."""
+    fenced = generated = False
+    number, lines = 0, []
+
+    def closed() -> Iterator[tuple[int, str]]:
+        if lines:
+            yield number, " ".join(line.strip() for line in lines)
+        lines.clear()
+
+    for place, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            yield from closed()
+            fenced = not fenced
+        elif line.startswith("<!-- begin") or line.startswith("<!-- end"):
+            generated = line.startswith("<!-- begin")
+        elif fenced or generated or (line.startswith(("    ", "<!--")) and not lines):
+            continue
+        elif line.startswith("|"):
+            yield from closed()
+            yield from ((place, cell.strip()) for cell in re.split(r"(?<!\\)\|", line) if cell.strip(" :-"))
+        elif not line.strip() or line.startswith(("#", ">")):
+            yield from closed()
+        else:
+            item = _BULLET.match(line)
+            if item:
+                yield from closed()
+            if not lines:
+                number = place
+            lines.append(item[3] if item else line)
+    yield from closed()
+
+
+def reflowed(text: str) -> str:
+    """Return a document with one sentence a line."""
+    done, lines, fenced, indent = [], [], False, ""
+
+    def closed() -> None:
+        nonlocal indent
+        if lines:
+            first, *rest = sentences(" ".join(line.strip() for line in lines))
+            done.extend([f"{head}{first}", *(f"{indent}{line}" for line in rest)])
+            lines.clear()
+
+    head = ""
+    generated = False
+    for line in text.splitlines():
+        if line.startswith(("<!-- begin", "<!-- end")):
+            closed()
+            generated = line.startswith("<!-- begin")
+            done.append(line)
+        elif generated:
+            done.append(line)
+        elif line.lstrip().startswith("```"):
+            closed()
+            fenced = not fenced
+            done.append(line)
+        elif fenced or (line.startswith(("|", "#", ">", "<", "    ")) and not (lines and line.startswith("    "))):
+            closed()
+            done.append(line)
+        elif not line.strip():
+            closed()
+            done.append("")
+        elif item := _BULLET.match(line):
+            closed()
+            head, indent = item[1] + item[2], " " * len(item[1] + item[2])
+            lines.append(item[3])
+        else:
+            if not lines:
+                indent = head = re.match(r"\s*", line)[0]  # type: ignore[index]
+            lines.append(line)
+    closed()
+    return "\n".join(done) + "\n"
+
+
+def of_source(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield docstrings and help texts of a source, with their lines."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if doc := ast.get_docstring(node):
+                line = node.body[0].lineno
+                for paragraph in re.split(r"\n\s*\n|\n(?=:)|\n(?=\* )", doc):
+                    yield line, " ".join(re.sub(r":(?:param|raises|returns?)\b[^:]*:", "", paragraph).split())
+        elif isinstance(node, ast.Call):
+            named = [k.value for k in node.keywords if k.arg in ("help", "description")]
+            for value in named:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield value.lineno, value.value
+
+
+def documents() -> list[Path]:
+    """Return the documents that readers see."""
+    return [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def found_in(path: Path) -> list[str]:
+    """Return what is wrong with a file."""
+    parts = paragraphs(path.read_text("utf-8")) if path.suffix == ".md" else of_source(path)
+    return [f"{path.relative_to(ROOT)}:{line}: {why}" for line, text in parts for why in trouble(text)]
+
+
+def main() -> int:
+    """Check files, or write them anew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--reflow", action="store_true")
+    given = parser.parse_args()
+    if given.reflow:
+        for path in given.files:
+            path.write_text(reflowed(path.read_text("utf-8")), "utf-8")
+        return 0
+    files = [path.resolve() for path in given.files] or [path for path in documents() if str(path.relative_to(ROOT)) not in LATER]
+    found = [why for path in files for why in found_in(path)]
+    print("\n".join(found) or "The words are plain.")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
