@@ -96,7 +96,7 @@ async def test_a_change_is_promoted_once(postgres: Postgres, tmp_path: Path, whe
         assert (state(other), notes(other)) == (changes.PROMOTED, ["change:1"])
 
 
-@pytest.mark.parametrize("when", [AFTER])
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
 async def test_a_harmful_change_is_taken_back_once(postgres: Postgres, tmp_path: Path, when: str) -> None:  # noqa: F811
     async with two(postgres.image(), tmp_path, leash_s=0.05) as (one, other):
         await one.image.system(lived, "before", False)
