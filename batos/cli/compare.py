@@ -114,8 +114,8 @@ def compare(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Compare another codex, persona, model, depth or setting with what there is, on recorded missions or given briefs, side by side; judge
-    the pairs without knowing which is which; make the better one so. Nothing in it acts outside."""
+    """Compare a persona with a variant (codex, persona, model, depth, setting), on recorded missions or given briefs. Judge the pairs
+    without knowing the sides; adopt the variant if it is better. A comparison does not act outside."""
     output, address = Output(as_json), endpoint(connect)
     _check(persona, variant, judging, acts)
     if persona is not None:

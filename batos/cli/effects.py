@@ -39,7 +39,7 @@ def effects(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List what missions did outside, all of it or that of one mission, or say what became of an effect in doubt."""
+    """List what missions, or one mission, did outside; or settle an effect in doubt."""
     output = Output(as_json)
     said: list[Any] = [how for how, given in vars(outcome).items() if given]
     if what == "settle":

@@ -55,8 +55,8 @@ def hooks(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List hooks, at which requests of other programs (GitHub, Home Assistant, curl) become missions; add, show, pause, resume or remove
-    one, or give it another secret (roll)."""
+    """List hooks, which make missions of requests by other programs (GitHub, Home Assistant, curl); add, show, pause, resume or remove a
+    hook, or give it another secret (roll)."""
     output = Output(as_json)
     _check(action, name, brief, options)
     address = endpoint(connect)

@@ -181,8 +181,8 @@ def memory(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Say what the memory holds, list its documents or archives, forget a document, stop watching a folder; archive what is old and was not
-    read (curate), bring it back (restore), or say what is to stay (pin, unpin)."""
+    """Show the memory, list its documents or archives, forget a document, or stop watching a folder. Archive old documents that were not
+    read (curate), bring them back (restore), or protect them from archiving (pin, unpin)."""
     output = Output(as_json)
     _check(what, source, dry_run)
     reply = _curated(dry_run, connect) if what == "curate" else _asked(what, source, limit, connect)

@@ -171,7 +171,7 @@ def missions(
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
-    """List missions, the newest first, or those that one looks for; those that the system gave itself only where they are asked for."""
+    """List missions, the newest first, or those with these words; with --all also the system's own."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())

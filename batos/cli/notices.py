@@ -81,7 +81,7 @@ def notices(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List the channels of notices; add one; show, test, pause, resume or remove it; or list what was told (log)."""
+    """List the channels of notices; add one; show, test, pause, resume or remove it; or list sent notices (log)."""
     output = Output(as_json)
     _check(action, name, place, options)
     reply = _asked(action, name, place, options, endpoint(connect))

@@ -37,7 +37,7 @@ def step(
     as_json: Json = False,
 ) -> None:
     """Step into a mission: it is thought again in a mirror of the image as it was, up to where it failed. Look at prompts, answers, slots
-    and local values there, change them, and `continue` it. Nothing is changed before that; the line `help` lists what a line can say."""
+    and local values there, change them, and `continue` it. Nothing is changed before that; the line `help` lists the commands."""
     if method is None and len(args) > 1:
         raise typer.BadParameter(f"one mission at a time; {' '.join(args[1:])!r} is too much (with --method OBJECT it would be arguments)")
     address = endpoint(connect)
