@@ -10,6 +10,9 @@ from batos.comparisons.records import BASE, CHANGED
 from batos.errors import InvalidInput
 from batos.objects import Root, UvmObject
 
+SHOWN_CHARS = 600_000
+"""Greatest number of characters of all answers together in a report; where there are more, each is cut."""
+_LEAST_SHOWN = 400
 _UNDER_WAY = (records.WAITING, records.RUNNING)
 
 
@@ -45,6 +48,7 @@ def report(record: UvmObject, *, is_at: bool) -> dict[str, Any]:
     found = figures.figures(complete, winners, told["seed"])
     found["settled"] = sum(judging.settled(pair) is not None for pair in complete.values())
     found["disagreed"] = sum(len(set(one.get("orders", ()))) > 1 for one in judged.values())
+    each = max(_LEAST_SHOWN, SHOWN_CHARS // max(1, 2 * len(pairs)))
     shown = []
     for number, pair in pairs.items():
         row: dict[str, Any] = {"number": number, "brief": pair["brief"], "mission": pair.get("mission")}
@@ -52,10 +56,16 @@ def report(record: UvmObject, *, is_at: bool) -> dict[str, Any]:
             shown.append({**row, "left_out": pair["left_out"]})
             continue
         hidden = judge == records.USER and number not in winners
-        row |= {} if hidden else {BASE: pair[BASE], CHANGED: pair[CHANGED], "winner": winners.get(number)}
+        row |= {} if hidden else {BASE: _cut(pair[BASE], each), CHANGED: _cut(pair[CHANGED], each), "winner": winners.get(number)}
         why = judged.get(number, {}).get("why") or (_settled_words(pair) if judging.settled(pair) else "")
         shown.append({**row, "hidden": hidden, "why": why})
     return {**summary(record, is_at=is_at), "figures": found, "compared": shown, "variant": told["spec"]["variant"]}
+
+
+def _cut(side: Mapping[str, Any], chars: int) -> dict[str, Any]:
+    """Return a side with at most so many characters of its text."""
+    text = side["text"]
+    return {**side, "text": text if len(text) <= chars else text[: chars - 1] + "…"}
 
 
 def _settled_words(pair: Mapping[str, Any]) -> str:

@@ -97,6 +97,8 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     beside = await asyncio.to_thread(read_file, file)
     of = image.read(epochs)
     why = why_suspended(of, beside, file)
+    if why and not beside and image.kernel:
+        why = f"no kernel of this machine has acted for this image; it may once it hears of another kernel that does; else {RESUME}"
     if not why:
         try:
             mine = (beside.epoch, beside.next) if isinstance(beside, EpochFile) else ()

@@ -203,7 +203,7 @@ def needs_of(mission: MissionRecord) -> Needs:
 def _why(failure: InferenceFailed, model: str) -> str:
     """Return why a model cannot be used, with the remedy."""
     if failure.cause in _AWAY:
-        return f"its Ollama does not answer: {failure.message}"
+        return "its Ollama does not answer; `batos doctor` there says more"  # no figure that changes: it would be published at each look
     if failure.cause == "model_missing" and not failure.context.get("lacks"):
         return f"its Ollama has no {model}: `ollama pull {model}` there, or wait until it is built"
     return failure.message

@@ -48,6 +48,16 @@ def unfit(kernel: Kernel, name: str) -> tuple[str, ...]:
     return next(one.unfit for one in kernel.image.read(kernels.listed) if one.host == name)
 
 
+async def fit(*members: Kernel) -> None:
+    """Wait until kernels have built their models, and have the same."""
+    for kernel in members:
+        await kernel.models_settled()
+        looks_anew(kernel)
+    for kernel in (*members, *members):
+        await kernel.fitness.look()
+    await until(lambda: not any(kernel.fitness.reasons for kernel in members), "all are fit")
+
+
 def looks_anew(kernel: Kernel) -> None:
     """Let a kernel ask its Ollama for its models now, and not when what it knows is old."""
     for place in kernel.substrate.places:
@@ -146,7 +156,7 @@ async def test_a_kernel_without_a_model_or_without_its_ollama_is_unfit_meanwhile
     servers: tuple[ScriptedOllama, ScriptedOllama],
 ) -> None:
     async with two(tmp_path, zeo, servers) as (first, second):
-        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        await fit(first, second)
         servers[1].fail("status_500", path="/api/create", times=None)
         missing = servers[1].models.pop(VOICE)
         looks_anew(second)
@@ -168,7 +178,7 @@ async def test_a_kernel_that_stays_unfit_gives_the_lead_to_one_that_is_fit(
     servers: tuple[ScriptedOllama, ScriptedOllama],
 ) -> None:
     async with two(tmp_path, zeo, servers) as (first, second):
-        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        await fit(first, second)
         assert first.membership.leads
         servers[0].stop()
         looks_anew(first)
@@ -189,7 +199,7 @@ async def test_what_one_kernel_has_paid_for_another_finds_though_its_models_dige
     servers[0].fail("slow", when=lambda request: not request.get("format"), times=None)  # its facets are never answered
     async with member(tmp_path / "b", uri, servers[1], "b") as second:
         async with member(tmp_path / "a", uri, servers[0], "a", daemon={"shutdown_s": 0.1}) as first:
-            await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+            await fit(first, second)
             other_manifest(servers[1], "robin:embedded")
             looks_anew(second)
             assert servers[0].models["robin:embedded"].digest != servers[1].models["robin:embedded"].digest
@@ -207,7 +217,7 @@ async def test_a_kernel_that_cannot_go_on_gives_the_mission_back_and_no_attempt_
     servers: tuple[ScriptedOllama, ScriptedOllama],
 ) -> None:
     async with two(tmp_path, zeo, servers) as (first, second):
-        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        await fit(first, second)
         servers[1].fail("status_500", path="/api/create", times=None)
         del servers[1].models[VOICE]
         looks_anew(second)
@@ -231,7 +241,7 @@ async def test_missions_go_where_their_model_is_loaded(
         member(tmp_path / "a", uri, servers[0], "a", **more) as first,
         member(tmp_path / "b", uri, servers[1], "b", **more) as second,
     ):
-        await until(lambda: not (second.fitness.reasons or first.fitness.reasons), "both are fit")
+        await fit(first, second)
         for server, kernel in zip(servers, (first, second), strict=True):
             server.models["brick:embedded"] = dataclasses.replace(server.models["brick:embedded"], weights="b" * 64)
             server.runners.sizes.update(dict.fromkeys(("robin:embedded", "brick:embedded"), size))
@@ -267,7 +277,7 @@ async def test_a_mission_whose_model_is_not_loaded_has_its_turn_under_a_load_tha
         member(tmp_path / "a", uri, servers[0], "a", **more) as kernel,
         member(tmp_path / "b", uri, servers[1], "b", **more) as second,
     ):
-        await until(lambda: not (second.fitness.reasons or kernel.fitness.reasons), "both are fit")
+        await fit(kernel, second)
         await second.membership.drain()  # it is there, and takes up nothing
         kernel.scheduler.sweep.patience_s = 0.5
         weights = {"robin": "r", "brick": "b"}

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batos.api.comparisons import ComparisonRequests
 from batos.app.kernel import Kernel
 from batos.autotelic import changes
 from batos.bridge.inference import ChatRequest
-from batos.comparisons import figures, judging, records
+from batos.comparisons import figures, judging, records, report
 from batos.console.api_client import Asker
 from batos.errors import BatosError, InferenceFailed, InvalidInput, UnknownComparison, UnknownPersona
 from batos.image import history, kernels, ledger
+from batos.image.identity import ActingState
 from batos.mind import incarnation
+from batos.tools.definitions import ConnectionSpec, ConnectorServices
+from batos.tools.toolbox import Toolbox
 from tests.support.autonomy import BRIEFS, improving, thought
-from tests.support.missions import FakeInference, answer, submit, written
+from tests.support.desk import Place
+from tests.support.missions import FakeInference, answer, give, mind, submit, written
 
 GARDENER = {"robin.sage_facet_": "Look at it as a gardener looks at a bed in spring."}
 DEEP = {"depth": "facets", "flavour": "full"}
@@ -406,6 +412,41 @@ async def test_ids_name_one_comparison_and_what_ended_can_be_removed(tmp_path: P
             await desk.ask("show", id="c1")
         with pytest.raises(UnknownPersona):
             await desk.ask("start", id="c1", persona="x", other="brick", briefs=FOUR)
+
+
+async def test_what_tools_answered_is_shown_and_a_thought_that_would_call_one_anew_is_left_out(tmp_path: Path) -> None:
+    place, inference = Place(), FakeInference()
+    greeting = "Greet my friend and mention the current time in the city Tokyo"
+    inference.say = lambda request: f"It is 17:45 JST in Tokyo [1]{', says BRICK' if 'You are BRICK' in request.system else ''}."
+    async with mind(tmp_path, inference) as kernel:
+        services = ConnectorServices(secret=str, folder=tmp_path)
+        toolbox = Toolbox(kernel.image, services, ActingState("image", ""), lambda spec, services: place)
+        await toolbox.add(ConnectionSpec("desk", "http", "https://desk.example"))
+        give(kernel, toolbox=toolbox)
+        (requests,) = (one for one in kernel.transport.dispatcher._services if isinstance(one, ComparisonRequests))
+        staging: Any = requests._runner._staging
+        requests._runner._staging = functools.partial(staging.func, kernel.attempt_services)
+        end = await (await submit(kernel, "m1", greeting, persona="robin", depth="direct", flavour="full")).end()
+        assert (end["state"], len(place.calls)) == ("COMPLETE", 1)
+        await written(kernel)
+        told = await Desk(kernel).start(other="brick", missions=1, briefs=[{"brief": greeting, "depth": "direct"}], **SPRING)
+        assert len(place.calls) == 1, "nothing left the mirrors"
+        recorded, given = told["compared"]
+        assert [(one["tool"], one["state"]) for one in recorded["changed"]["effects"]] == [("desk.current_time", "DONE")]
+        assert "17:45" in recorded["changed"]["text"]
+        assert given["left_out"] == "it would have called a tool that the mission never called (as it is)"
+        assert (told["state"], told["left_out"]) == ("done", 1)
+
+
+async def test_a_report_of_long_answers_is_no_longer_than_a_reply_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    monkeypatch.setattr(report, "SHOWN_CHARS", 4000)
+    inference.say = lambda request: " ".join(f"word{n} of {request.system[:20]}" for n in range(200))
+    async with improving(tmp_path, inference) as kernel:
+        told = await Desk(kernel).start(other="brick", briefs=FOUR[:2], judge="rules", rules=["length"])
+        sides = [one[side] for one in told["compared"] for side in ("base", "changed")]
+        assert {len(side["text"]) for side in sides} == {1000}
+        assert all(side["text"].endswith("…") and side["chars"] > 2000 for side in sides)
 
 
 # --- figures and rules
