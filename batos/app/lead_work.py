@@ -99,9 +99,9 @@ class LeadWork:
             await begin(part, bus)
         except BaseException as e:
             await _end(part, scope.current().lead)
-            if not isinstance(e, (BatosError, OSError)):
+            if not isinstance(e, Exception):  # a lead that is lost, or the end of the daemon
                 raise
-            log.warning("lead_work_delayed", error=str(e), again_s=AGAIN_S)
+            log.warning("lead_work_delayed", error=str(e) or repr(e), again_s=AGAIN_S)
             await asyncio.sleep(AGAIN_S)
             return False
         life.push_async_callback(_end, part, scope.current().lead)

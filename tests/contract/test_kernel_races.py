@@ -8,14 +8,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from ZODB.POSException import ConflictError
 
+from batos.app import lead_work
 from batos.app.kernel import Kernel
-from batos.bus import MissionEnded
+from batos.app.lead_work import LeadWork
+from batos.bus import EventBus, MissionEnded
 from batos.cluster.membership import Membership
+from batos.concurrency import Lifetime
 from batos.errors import ImageFailed
 from batos.image import continuations
 from batos.image.continuations import ThoughtChange
-from tests.support.kernels import LOOK_S, TERMS, Standstill, daemon, record, until
+from tests.support.kernels import LOOK_S, TERMS, Standstill, daemon, kernel, record, until
 from tests.support.missions import FakeInference, submit
 from tests.support.servers import Zeo, zeo  # noqa: F401
 
@@ -148,3 +152,27 @@ async def test_a_mission_that_was_continued_is_cancelled_from_another_kernel_whi
         await held.came(2)
         assert await other.scheduler.cancel("m")
         await cancelled(other, "m")
+
+
+async def test_work_of_the_leader_that_could_not_begin_is_begun_again_whatever_the_reason(
+    zeo: Zeo,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lead_work, "AGAIN_S", 0.01)
+    tries: list[str] = []
+
+    async def part(life: Lifetime, bus: EventBus) -> None:
+        tries.append("first")
+        if len(tries) == 1:
+            raise ConflictError("another kernel committed at the same moment")
+
+    async def next_part(life: Lifetime, bus: EventBus) -> None:
+        tries.append("next")
+
+    async with kernel(zeo.image()) as (image, membership):
+        work = LeadWork(image, EventBus())
+        await work.add(Lifetime(), part)
+        await work.add(Lifetime(), next_part)
+        membership.on_lead(work.led)
+        await until(lambda: work.is_led, "the work of the leader")
+        assert tries == ["first", "first", "next"]
