@@ -354,6 +354,7 @@ class StepSession:
         if made.kind == "answer":
             key, occurrence = json.loads(made.about)
             self.memory.edited[bytes.fromhex(key), occurrence] = value
+            self.memory.answered[bytes.fromhex(key), occurrence] = self.inference(int(target))
         self.is_changed = True
 
     async def drop(self, number: int) -> None:
@@ -375,8 +376,10 @@ class StepSession:
         }
         self.is_changed, self.rail = True, []
         await self._enter()
-        for one in self.edits:
+        for place, one in enumerate(self.edits):
             if one.kind in step_edits.OF_IMAGE:
+                # what was dropped may have been of the same place: then the value before is another one
+                self.edits[place] = one._replace(before=self.stage.image.read(step_edits.value_at, one.kind, one.target))
                 await self._apply(one)
 
     async def ahead(self) -> StepSession:

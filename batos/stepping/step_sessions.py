@@ -66,6 +66,7 @@ class StepSessions:
                 await session.close()
                 raise
             self._open[name] = session
+            self.continued.pop(name, None)  # of an earlier session of this name
         finally:
             self._opening.discard(name)
 
