@@ -116,7 +116,7 @@ def _reopen(root: Root, mission: UvmObject, now: float) -> None:
     if mission.deadline_s is not None:  # it counts from the acceptance, and has the time once more that it had since its last end
         since = max([mission.accepted, *(one["at"] for one in _continued(mission) if one["state"] == ledger.FAILED)])
         mission.deadline_s = round(now - since + mission.deadline_s, 3)
-    for name in ("state", "error", "finished", "attempts", "kernel"):
+    for name in ("state", "error", "finished", "attempts", "kernel", "cancelled", "paused"):
         if name in mission._slots:
             del mission._slots[name]
     ledger.note_attempt_end(mission)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import BatosError, InvalidInput
+from batos.errors import BatosError, InvalidInput, UnknownSession
 from batos.image import continuations, journal, ledger, model_registry
 from batos.image.journal import JournalEntry
 from tests.support.failing_missions import ANSWER, Desk, Failing, continued, edit, failed, failing, opened
@@ -161,3 +161,54 @@ async def test_a_session_of_the_same_name_continues_once_more(world: Failing) ->
     reply = await world.desk.ask("step.continue", session="s", note="second", anyway=True)
     assert reply["with"] == "m1.step2"
     assert world.kernel.image.read(lambda root: root["lobby"].alfred.core_mission) == "To keep the garden."
+
+
+async def test_a_mission_that_was_cancelled_while_it_was_paused_goes_on(world: Failing) -> None:
+    await failed(world, "answer: refused")
+
+    def steered(root: Any) -> None:  # by another kernel: its words stay in the record
+        mission = ledger.mission_of(root, "m1")
+        mission.cancelled, mission.paused = True, True
+
+    await world.change(steered)
+    await opened(world)
+    await edit(world, "answer", "5", ANSWER)
+    async with asyncio.timeout(5):
+        _, ended = await continued(world, note="after all")
+    assert ended["state"] == "COMPLETE"
+
+
+async def test_a_session_is_closed_in_the_middle_of_going(world: Failing) -> None:
+    await failed(world, "answer: refused")
+    await opened(world)
+    world.inference.hold()
+    asked = len(world.inference.asked)
+    other = Desk(world.kernel)
+    going = asyncio.create_task(other.ask("step.go", session="s", to="failure", inferences=3))
+    await world.inference.came(asked + 1)
+    async with asyncio.timeout(5):
+        reply = await world.desk.ask("step.close", session="s")
+    assert reply["sessions"] == []
+    async with asyncio.timeout(5):
+        with pytest.raises(UnknownSession):
+            await going
+    world.inference.release()
+    await opened(world)
+    assert (await world.desk.ask("step.go", session="s", to="end", inferences=3))["counts"]["new"] == 1
+
+
+@pytest.mark.parametrize("target", ["comparisons.log", "autotelic.changes.log"])
+async def test_a_tree_in_which_bat_os_keeps_things_is_not_changed(world: Failing, target: str) -> None:
+    await failed(world, "answer: refused")
+    await opened(world)
+    with pytest.raises(InvalidInput, match="no plain data"):
+        await edit(world, "slot", target, {})
+
+
+async def test_the_name_of_an_open_session_is_not_taken_for_another_mission(world: Failing) -> None:
+    await failed(world, "answer: refused")
+    await world.brief("m2")
+    await opened(world)
+    assert (await opened(world))["id"] == "m1", "the same one again"
+    with pytest.raises(InvalidInput, match="'s' is of 'm1'"):
+        await opened(world, "m2")
