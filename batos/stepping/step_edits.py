@@ -127,10 +127,8 @@ def place_of(root: Root, target: str) -> tuple[UvmObject, str]:
         raise InvalidInput(f"{path!r} is a connection; `batos tools` changes it")
     held = holder._slots.get(slot)
     if held is not None and not isinstance(held, _CHANGED):
-        kind = (
-            "an object" if isinstance(held, UvmObject) else "a behaviour of host code" if isinstance(held, Primitive) else "no plain data"
-        )
-        raise InvalidInput(f"{target!r} holds {kind}, which is not changed here")
+        code = "a behaviour of host code" if isinstance(held, Primitive) else "no plain data"
+        raise InvalidInput(f"{target!r} holds {'an object' if isinstance(held, UvmObject) else code}, which is not changed here")
     return holder, slot
 
 
