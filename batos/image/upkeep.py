@@ -194,7 +194,7 @@ class Upkeep:
         else:
             self._progress.begin("copying what stays", db.getSize(), growing_size(path.with_name(path.name + ".pack")))
         try:
-            async with self._image.reach:
+            async with self._image.reach.alone():
                 moment = packing.pack_time(days, self._image.oldest_view(), lambda: self._now(days))
                 if path is None:
                     await in_helper(packing.pack_server, db, moment, self._stop)

@@ -98,6 +98,8 @@ def apply_edit(root: Root, edit: StepEdit, ground: Ground, name: str) -> None:
         raise InvalidInput(f"{edit.target!r} is a method; change it as a method, so that the guardian sees its source")
     inherited = find(holder, slot)
     like = held if held is not None or inherited is None else inherited[1]
+    if isinstance(like, str) and not isinstance(edit.value, str):
+        raise InvalidInput(f"{edit.target!r} holds a text; a text that looks like JSON is written in quotes: {json.dumps(str(edit.value))}")
     if isinstance(like, Intent):
         if not isinstance(edit.value, str):
             raise InvalidInput(f"{edit.target!r} is an intent, which is a text")

@@ -72,6 +72,8 @@ def answer(request: Request) -> Any:
             return {"type": "status", "state": "PAUSED"}
         case "step.open":
             return {"type": "step", "session": "s", "at": {"number": 0, "state": "IDLE"}}
+        case "compare.list":
+            return {"type": "comparisons", "comparisons": []}
         case "step.close":
             return {"type": "steps", "sessions": []}
         case "tool_grant":

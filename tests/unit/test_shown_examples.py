@@ -33,6 +33,7 @@ FACTS_TOLD = {
         "triggers": {"ever": 0, "fired": []},
     },
     "residency": {"bytes": 1, "loads": 1, "unloads": 1},
+    "kernel": {"states": {"leads": 1, "works": 1}, "missions": {"a.1": 1}, "leads": True},
 }
 """What `info` tells of a daemon with all of its parts at work."""
 BRIEF = 'Say "hello", with a \\ and a\nline'

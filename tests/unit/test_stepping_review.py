@@ -212,3 +212,11 @@ async def test_the_name_of_an_open_session_is_not_taken_for_another_mission(worl
     assert (await opened(world))["id"] == "m1", "the same one again"
     with pytest.raises(InvalidInput, match="'s' is of 'm1'"):
         await opened(world, "m2")
+
+
+async def test_a_text_stays_a_text(world: Failing) -> None:
+    await failed(world, "answer: refused")
+    await opened(world)
+    with pytest.raises(InvalidInput, match="holds a text"):
+        await edit(world, "slot", "robin.core_mission", 5)
+    await edit(world, "slot", "robin.core_mission", "5")
