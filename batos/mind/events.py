@@ -46,9 +46,9 @@ class Events:
         """Return True if the end of a mission was told, a short while ago."""
         return self._told is not None and mission in self._told
 
-    def goes_on(self, mission: str) -> None:
-        """Note that a mission has not ended, or not any more, since it was continued: its next end is told again."""
-        if self._told:
+    def reopened(self, mission: str) -> None:
+        """Forget that the end of a mission was told: its user has continued it, so it will end once more."""
+        if self._told is not None:
             self._told.pop(mission, None)
 
     def watch(self, mission: str, watcher: Watcher) -> Callable[[], None]:

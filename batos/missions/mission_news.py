@@ -82,8 +82,9 @@ class MissionNews:
         for mission in self._accepted(root):
             self._known[mission.id] = _Known()
         self._over &= pending
-        for id in pending - self._known.keys() - self._over:  # those that were there at first, and those that go on after an end
-            self._known[id] = _Known()
+        for id in held.pending:
+            if id not in self._known and id not in self._over:  # it was there at first, or goes on after an end
+                self._known[id] = _Known()
         for id in self._due(pending):
             try:
                 self._read(root, id, quietly=first)
@@ -133,7 +134,7 @@ class MissionNews:
                 del self._known[id]
                 self._tell_end(record)
             return
-        self._events.goes_on(id)
+        self._events.reopened(id)
         is_here = self._is_here(id)
         if not quietly and not is_here:
             self._tell_state(record, one)

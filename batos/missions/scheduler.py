@@ -431,7 +431,7 @@ class Scheduler:
         id = attempt.id
         limits = self.settings.missions
         attempts = await self._endings.recorded(id, ledger.begin_attempt, id, limits.attempts, limits.inferences)
-        self._events.goes_on(id)
+        self._events.reopened(id)
         attempt.mission = replace(attempt.mission, attempts=attempts)
 
     async def _provide(self, run: _Run, need: NeedModel) -> None:
@@ -567,6 +567,7 @@ class Scheduler:
     async def go_on(self, id: str) -> None:
         """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
         does not count."""
+        self._events.reopened(id)
         if await self._interrupt(id):
             return
         self._take(id)

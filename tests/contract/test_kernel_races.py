@@ -129,6 +129,7 @@ async def test_the_second_end_of_a_mission_that_was_continued_is_told_at_each_ke
         ends: dict[str, list[str]] = {"a": [], "b": []}
         for name, kernel in (("a", one), ("b", other)):
             kernel.bus.subscribe(MissionEnded, lambda ended, name=name: ends[name].append(ended.state))
+        await asyncio.sleep(10 * LOOK_S)  # each has looked once
         await submit(one, "m", "robin, what of it?")
         await held.came(1)
         assert await one.scheduler.cancel("m")
