@@ -1,5 +1,5 @@
-"""The verbs `keys`, `console` and `doors`: CURVE keys with their roles, the link to the web console with its sessions, and
-address and token of the interfaces for clients of other makers."""
+"""The verbs `keys`, `console` and `doors`: CURVE keys with their roles; the link to the web console with its sessions; address and token of
+the interfaces for clients of other makers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def console(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Print the link to the web console of the daemon. It holds the token of the data folder: whoever has the link is let in."""
+    """Print the link to the web console of the daemon. It holds the token of the data folder: each holder of the link is let in."""
     output = Output(as_json)
 
     def settings_of(folder: str | None) -> Settings:
@@ -198,7 +198,7 @@ def _logout_all(settings: Settings) -> int:
 
 @app.command()
 def doors(connect: Connect = None, as_json: Json = False) -> None:
-    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Whoever has the token is let
+    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Each holder of the token is let
     in."""
     output = Output(as_json)
     info = ask(endpoint(connect), lambda client: client.info())

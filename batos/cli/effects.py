@@ -34,7 +34,7 @@ def effects(
     what: Annotated[str | None, typer.Argument(metavar="[MISSION|settle]", help="Effects of a mission; or settle one in doubt.")] = None,
     key: Annotated[str | None, typer.Argument(metavar="[ID]", help="The effect to settle, or its first digits.")] = None,
     doubt: Annotated[bool, typer.Option("--doubt", help="Only those that may have happened.")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Number of effects shown, the newest first.")] = 50,
     outcome: SaidOutcome = _UNSAID,
     connect: Connect = None,
     as_json: Json = False,

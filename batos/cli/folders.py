@@ -33,7 +33,7 @@ class FolderOptions(OptionGroup):
     priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-100, max=100, help="Higher goes first.")] = None
     stop_after: Annotated[
         int | None,
-        typer.Option("--stop-after", metavar="N", min=0, max=20, help="Stop after so many failures in a row (5); 0: never."),
+        typer.Option("--stop-after", metavar="N", min=0, max=20, help="Failures in a row that stop the folder (5); 0: never."),
     ] = None
 
 

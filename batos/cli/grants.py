@@ -41,10 +41,8 @@ _ANY = GrantScope()
 @grouped
 def allow(
     pattern: Pattern,
-    uses: Annotated[str | None, typer.Option("--uses", metavar="N/day", help="At most so many uses a day.")] = None,
-    volume: Annotated[
-        str | None, typer.Option("--bytes", metavar="N/day", help="At most so many bytes of payload a day: 2MiB/day.")
-    ] = None,
+    uses: Annotated[str | None, typer.Option("--uses", metavar="N/day", help="Greatest number of uses a day.")] = None,
+    volume: Annotated[str | None, typer.Option("--bytes", metavar="N/day", help="Greatest size of payload a day: 2MiB/day.")] = None,
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Also where a mission that read untrusted text and private data acts outward.")
     ] = False,

@@ -38,7 +38,7 @@ def drain(
     """Stop the daemon so that nothing is cut off: it takes up no more, hands its lead over, ends what is under way, and stops.
 
     Missions under way have the seconds of the setting daemon.shutdown_s. What has not ended then, and what waits, goes on at another kernel
-    of the image, or at the next start, and does not count as tried.
+    of the image, or at the next start. It does not count as tried.
     """
     output, address = Output(as_json), endpoint(connect)
     before = ask(address, lambda client: client.info()) if wait else {}

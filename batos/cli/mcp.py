@@ -27,7 +27,7 @@ _INSTALL = "pip install 'batos[mcp]'"
 @app.command()
 def mcp(
     connect: Connect = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print how a client starts this program, as JSON, and serve nobody.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print how a client starts this program, as JSON, without serving.")] = False,
 ) -> None:
     """Serve an MCP client that starts this program: it speaks the protocol over standard input and output, until they are closed."""
     if as_json:
@@ -102,4 +102,4 @@ class DaemonConnection(Connection):
         try:
             yield events
         finally:
-            hearing.cancel()  # it ends by itself: whoever is cancelled here may wait for nothing more
+            hearing.cancel()  # it ends by itself: a cancelled task may wait for nothing more

@@ -34,7 +34,7 @@ class ScheduleOptions(OptionGroup):
         ),
     ] = None
     stop_after: Annotated[
-        int | None, typer.Option("--stop-after", metavar="N", min=1, max=20, help="Stop after so many failures in a row.")
+        int | None, typer.Option("--stop-after", metavar="N", min=1, max=20, help="Failures in a row that stop the schedule.")
     ] = None
 
     overlap: Annotated[

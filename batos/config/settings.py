@@ -1,6 +1,6 @@
 """The settings that a user may turn, in the sections of `batos.toml`, and their table for `batos config` and the documentation.
 
-Other bounds of the house are no settings: each is the default of a dataclass of `batos.config.limits.Limits` beside its code.
+Other bounds of the house are not settings: each is the default of a dataclass of `batos.config.limits.Limits` beside its code.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class InferenceSettings(SettingsSection):
         min_length=1,
         max_length=64,
         description="set of models that serve: auto (the best chat model of the user's own Ollama that fits inference.memory_bytes, else "
-        "embedded), embedded, workstation, or a profile of profiles.toml in the data folder",
+        "embedded); embedded, workstation, or a profile of profiles.toml in the data folder",
     )
     model: Speakers = Field(
         (), max_length=65, description="model that all personas speak with, or PERSONA=MODEL for one persona; empty: the profile's models"
