@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from batos.testing import ScriptedOllama
@@ -22,6 +23,11 @@ sys.dont_write_bytecode = False
 
 # What a shell runs in the background has Ctrl-C ignored, and so would the programs have that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# A machine that is busy with other tests makes examples slowly, which says nothing of a test.
+hypothesis.settings.register_profile("busy", hypothesis.settings.default, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(autouse=True)

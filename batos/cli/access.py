@@ -48,7 +48,7 @@ def keys(
     assignments: SetFlag = None,
     as_json: Json = False,
 ) -> None:
-    """Make keys for the daemon and its clients, in the data folder, list the clients, or change what one may do. Needs no daemon."""
+    """Make keys for the daemon and its clients, in the data folder, list the clients, or change a client's role. Needs no daemon."""
     if action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is not one of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
     if action == "list" and name is not None:
@@ -143,7 +143,7 @@ def console(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Print the link to the web console of the daemon. It holds the token of the data folder: each holder of the link is let in."""
+    """Print the link to the web console of the daemon. It holds the token of the data folder: everyone with the link gets in."""
     output = Output(as_json)
 
     def settings_of(folder: str | None) -> Settings:
@@ -198,7 +198,7 @@ def _logout_all(settings: Settings) -> int:
 
 @app.command()
 def doors(connect: Connect = None, as_json: Json = False) -> None:
-    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Each holder of the token is let
+    """Print address and token of the interfaces of OpenAI, Ollama and MCP, with settings for their clients. Everyone with the token gets
     in."""
     output = Output(as_json)
     info = ask(endpoint(connect), lambda client: client.info())

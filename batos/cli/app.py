@@ -130,7 +130,7 @@ DataFlag = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Fol
 ImageFlag = Annotated[str | None, typer.Option("--image", metavar="URI", help="URI of the living image: file://, zeo:// or postgres://.")]
 ListenFlag = Annotated[list[str] | None, typer.Option("--listen", metavar="ENDPOINT", help="Endpoint to listen on; may be repeated.")]
 ProfileFlag = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="Which models serve: auto, embedded, workstation, or one of your own.")
+    str | None, typer.Option("--profile", metavar="NAME", help="Set of models: auto, embedded, workstation, or one of your own.")
 ]
 ModelFlag = Annotated[
     list[str] | None,

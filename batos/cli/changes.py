@@ -26,12 +26,14 @@ def changes(
         typer.Argument(metavar="[N|undo]", help="Number of a change to show in full; `undo N` undoes it. Left out: list changes."),
     ] = None,
     number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The one to undo.")] = None,
-    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only those in a state: " + ", ".join(STATES) + ".")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help="Only changes in this state: " + ", ".join(STATES) + ".")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of changes listed, the newest first.")
     ] = 50,
-    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why it is undone; it is kept with it.")] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what an undo would do.")] = False,
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Reason of the undo; it is kept with the change.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only show what an undo would do.")] = False,
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:

@@ -180,7 +180,7 @@ class QuerySource(OptionGroup):
 
 
 DAEMON = QuerySource()
-AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
+AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="State at this time: docs/cli.md describes a TIME.")]
 _CACHE = 2000  # objects kept in the cache of the database
 _TID = re.compile(r"[0-9a-f]{16}\Z")
 _AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)(?: ago)?\Z")

@@ -45,8 +45,12 @@ class VariantOptions(OptionGroup):
     briefs: Annotated[
         Path | None, typer.Option("--briefs", metavar="FILE", help="Given briefs, one a line; a line may be a JSON object.")
     ] = None
-    depth: Annotated[str | None, typer.Option("--depth", metavar="DEPTH", help="Of given briefs: direct, facets, council, auto.")] = None
-    flavour: Annotated[str | None, typer.Option("--flavour", metavar="FLAVOUR", help="Likewise: full, light, off, auto.")] = None
+    depth: Annotated[str | None, typer.Option("--depth", metavar="DEPTH", help="Depth of given briefs: direct, facets, council, auto.")] = (
+        None
+    )
+    flavour: Annotated[
+        str | None, typer.Option("--flavour", metavar="FLAVOUR", help="Flavour of given briefs: full, light, off, auto.")
+    ] = None
 
     @property
     def is_named(self) -> bool:
@@ -82,14 +86,14 @@ class CompareActs(OptionGroup):
     """Options that name a comparison that is there, and what is done with it."""
 
     show: Annotated[str | None, typer.Option("--show", metavar="ID", help="Report a comparison.")] = None
-    resume: Annotated[str | None, typer.Option("--resume", metavar="ID", help="Go on with a comparison, or with judging it.")] = None
-    stop: Annotated[str | None, typer.Option("--stop", metavar="ID", help="Stop a comparison; what it has paid for stays.")] = None
-    remove: Annotated[str | None, typer.Option("--remove", metavar="ID", help="Forget a comparison.")] = None
-    promote: Annotated[bool, typer.Option("--promote", help="Make the variant what there is, if it is found better.")] = False
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Why it is promoted; it is kept with it.")] = None
-    anyway: Annotated[bool, typer.Option("--anyway", help="Promote it also if it is not found better.")] = False
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Name of a new comparison; default: one is made.")] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a large one begins.")] = False
+    resume: Annotated[str | None, typer.Option("--resume", metavar="ID", help="Continue a comparison, or its judging.")] = None
+    stop: Annotated[str | None, typer.Option("--stop", metavar="ID", help="Stop a comparison; its inferences and judgements stay.")] = None
+    remove: Annotated[str | None, typer.Option("--remove", metavar="ID", help="Remove a comparison.")] = None
+    promote: Annotated[bool, typer.Option("--promote", help="Adopt the variant, if the verdict is better.")] = False
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Reason of the promotion; it is kept with the change.")] = None
+    anyway: Annotated[bool, typer.Option("--anyway", help="Promote it whatever the verdict is.")] = False
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Name of a new comparison; default: a generated name.")] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a large comparison begins.")] = False
 
     @property
     def named(self) -> list[tuple[str, str]]:
@@ -110,8 +114,8 @@ def compare(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Compare another codex, persona, model, depth or setting with what there is, on recorded missions or given briefs, side by side; judge
-    the pairs without knowing which is which; make the better one so. Nothing in it acts outside."""
+    """Compare a persona with a variant (codex, persona, model, depth, setting), on recorded missions or given briefs. Judge the pairs
+    without knowing the sides; adopt the variant if it is better. A comparison does not act outside."""
     output, address = Output(as_json), endpoint(connect)
     _check(persona, variant, judging, acts)
     if persona is not None:

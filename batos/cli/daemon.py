@@ -121,7 +121,7 @@ def _asked_to_end_within(seconds: float) -> bool:
 ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console.enabled = on.")]
 
 SuperviseFlag = Annotated[
-    bool, typer.Option("--supervise", help="Start it again where its storage failed or its loop stood (exit codes 70 and 62).")
+    bool, typer.Option("--supervise", help="Restart it after a storage failure or a blocked loop (exit codes 70 and 62).")
 ]
 
 
@@ -168,7 +168,7 @@ def doctor(
     assignments: SetFlag = None,
     as_json: Json = False,
 ) -> None:
-    """Say of everything BAT OS needs whether it is fit, and what to do where it is not. Changes nothing."""
+    """Check everything that BAT OS needs, with a remedy for each problem. Changes nothing."""
     from batos.doctor import examine
 
     output = Output(as_json)

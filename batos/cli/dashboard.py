@@ -250,7 +250,7 @@ WINDOW_S = 30.0  # seconds over which the tokens per second are averaged
 
 @app.command()
 def dashboard(
-    once: Annotated[bool, typer.Option("--once", help="Say it once, plainly, also on a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print it once, as plain text, also on a terminal.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -395,7 +395,7 @@ _DIGITS = 4  # significant digits of a fraction
 
 @app.command()
 def info(connect: Connect = None, as_json: Json = False) -> None:
-    """Say what the daemon is and does: image, missions, personas, models, limits."""
+    """Show what the daemon is and does: image, missions, personas, models, limits."""
     reply = ask(endpoint(connect), lambda client: client.info())
     output = Output(as_json)
     if as_json:
@@ -427,7 +427,7 @@ def _told(path: tuple[str, ...], value: Any) -> str:
 
 @app.command()
 def metrics(
-    name: str | None = typer.Argument(None, metavar="[NAME]", help="Only those whose names begin with this."),
+    name: str | None = typer.Argument(None, metavar="[NAME]", help="Only metrics whose names begin with this."),
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:

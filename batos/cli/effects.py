@@ -21,7 +21,7 @@ class SaidOutcome(OptionGroup):
     """Outcome of an effect, as its user says it."""
 
     happened: Annotated[bool, typer.Option("--happened", help="With settle: it happened.")] = False
-    again: Annotated[bool, typer.Option("--again", help="With settle: it is to be done again.")] = False
+    again: Annotated[bool, typer.Option("--again", help="With settle: do it again.")] = False
     leave: Annotated[bool, typer.Option("--leave", help="With settle: the mission goes on without it.")] = False
 
 
@@ -33,13 +33,13 @@ _UNSAID = SaidOutcome()
 def effects(
     what: Annotated[str | None, typer.Argument(metavar="[MISSION|settle]", help="Effects of a mission; or settle one in doubt.")] = None,
     key: Annotated[str | None, typer.Argument(metavar="[ID]", help="The effect to settle, or its first digits.")] = None,
-    doubt: Annotated[bool, typer.Option("--doubt", help="Only those that may have happened.")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Number of effects shown, the newest first.")] = 50,
+    doubt: Annotated[bool, typer.Option("--doubt", help="Only effects that may have happened.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Most effects listed, the newest first.")] = 50,
     outcome: SaidOutcome = _UNSAID,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List what missions did outside, all of it or that of one mission, or say what became of an effect in doubt."""
+    """List what missions, or one mission, did outside; or settle an effect in doubt."""
     output = Output(as_json)
     said: list[Any] = [how for how, given in vars(outcome).items() if given]
     if what == "settle":

@@ -21,19 +21,23 @@ ACTIONS = ("add", "show", "pause", "resume", "remove", "run")
 class FolderOptions(OptionGroup):
     """Options of a new watched folder with missions."""
 
-    called: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Its name; default: made of the folder's.")] = None
-    existing: Annotated[bool, typer.Option("--existing", help="The files that are there already become missions, too.")] = False
+    called: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the watched folder; default: made of the path.")] = (
+        None
+    )
+    existing: Annotated[bool, typer.Option("--existing", help="Existing files become missions, too.")] = False
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Leave out what fits it, as in .gitignore; may be repeated.")
+        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Leave out matching files, as in .gitignore; may be repeated.")
     ] = None
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Persona of its missions.")] = None
     depth: Annotated[
-        str | None, typer.Option("--depth", metavar="DEPTH", help="How much they are thought about: direct, facets, council, or auto.")
+        str | None, typer.Option("--depth", metavar="DEPTH", help="Depth of its missions: direct, facets, council, or auto.")
     ] = None
-    priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-100, max=100, help="Higher goes first.")] = None
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", min=-100, max=100, help="Missions with a higher number go first.")
+    ] = None
     stop_after: Annotated[
         int | None,
-        typer.Option("--stop-after", metavar="N", min=0, max=20, help="Failures in a row that stop the folder (5); 0: never."),
+        typer.Option("--stop-after", metavar="N", min=0, max=20, help="Stop after N failures in a row (5); 0: never."),
     ] = None
 
 
@@ -54,8 +58,8 @@ def folders(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List watched folders of which each new or changed file becomes a mission; add one, show, pause, resume or remove it, or make missions
-    of the files that are there (run)."""
+    """List watched folders, whose new and changed files become missions; add, show, pause, resume or remove a folder, or make missions of
+    its present files (run)."""
     output = Output(as_json)
     _check(action, name, brief, options)
     reply = _asked(action, str(name), brief or "", options, endpoint(connect))

@@ -27,7 +27,8 @@ class GrantScope(OptionGroup):
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Only missions of this persona.")] = None
     mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only this mission.")] = None
     args: Annotated[
-        list[str] | None, typer.Option("--args", metavar="NAME=PATTERN", help="Only with such arguments; repeated, or a JSON object.")
+        list[str] | None,
+        typer.Option("--args", metavar="NAME=PATTERN", help="Only calls with these arguments; may be repeated, or a JSON object."),
     ] = None
     until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Until 2026-12-31, 2026-12-31T18:00, or for 2h, 7d.")] = None
     connect: Connect = None
@@ -41,8 +42,8 @@ _ANY = GrantScope()
 @grouped
 def allow(
     pattern: Pattern,
-    uses: Annotated[str | None, typer.Option("--uses", metavar="N/day", help="Greatest number of uses a day.")] = None,
-    volume: Annotated[str | None, typer.Option("--bytes", metavar="N/day", help="Greatest size of payload a day: 2MiB/day.")] = None,
+    uses: Annotated[str | None, typer.Option("--uses", metavar="N/day", help="Most uses a day.")] = None,
+    volume: Annotated[str | None, typer.Option("--bytes", metavar="N/day", help="Most bytes of payload a day: 2MiB/day.")] = None,
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Also where a mission that read untrusted text and private data acts outward.")
     ] = False,

@@ -22,19 +22,19 @@ class HookOptions(OptionGroup):
 
     persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Persona of its missions.")] = None
     depth: Annotated[
-        str | None, typer.Option("--depth", metavar="DEPTH", help="How much they are thought about: direct, facets, council, or auto.")
+        str | None, typer.Option("--depth", metavar="DEPTH", help="Depth of its missions: direct, facets, council, or auto.")
     ] = None
-    priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-100, max=100, help="Higher goes first.")] = None
-    rate: Annotated[
-        int | None, typer.Option("--rate", metavar="N", min=1, max=1000, help="Missions in a minute, at most; 60 unless said.")
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", min=-100, max=100, help="Missions with a higher number go first.")
     ] = None
+    rate: Annotated[int | None, typer.Option("--rate", metavar="N", min=1, max=1000, help="Most missions a minute (60).")] = None
     host: Annotated[
         list[str] | None,
         typer.Option("--host", metavar="NAME", help="Name under which a tunnel or proxy brings requests in; may be repeated."),
     ] = None
     when: Annotated[
         list[str] | None,
-        typer.Option("--when", metavar="FIELD=VALUE", help="Only if the body says so, such as action=opened; may be repeated."),
+        typer.Option("--when", metavar="FIELD=VALUE", help="Only if the body has this value, such as action=opened; may be repeated."),
     ] = None
 
 
@@ -55,8 +55,8 @@ def hooks(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List hooks, at which requests of other programs (GitHub, Home Assistant, curl) become missions; add, show, pause, resume or remove
-    one, or give it another secret (roll)."""
+    """List hooks, which make missions of requests by other programs (GitHub, Home Assistant, curl); add, show, pause, resume or remove a
+    hook, or give it another secret (roll)."""
     output = Output(as_json)
     _check(action, name, brief, options)
     address = endpoint(connect)

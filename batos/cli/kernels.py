@@ -35,10 +35,10 @@ def drain(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Stop the daemon so that nothing is cut off: it takes up no more, hands its lead over, ends what is under way, and stops.
+    """Stop the daemon so that nothing is cut off: it takes no more missions, hands its lead over, ends those under way, and stops.
 
-    Missions under way have the seconds of the setting daemon.shutdown_s. What has not ended then, and what waits, goes on at another kernel
-    of the image, or at the next start. It does not count as tried.
+    Missions under way have the seconds of the setting daemon.shutdown_s. Unfinished and waiting missions go on at another kernel of the
+    image, or at the next start; no attempt is counted.
     """
     output, address = Output(as_json), endpoint(connect)
     before = ask(address, lambda client: client.info()) if wait else {}

@@ -27,7 +27,7 @@ _INSTALL = "pip install 'batos[mcp]'"
 @app.command()
 def mcp(
     connect: Connect = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print how a client starts this program, as JSON, without serving.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON how a client starts this program, and do not serve.")] = False,
 ) -> None:
     """Serve an MCP client that starts this program: it speaks the protocol over standard input and output, until they are closed."""
     if as_json:

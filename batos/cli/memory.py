@@ -84,7 +84,7 @@ def ingest(
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="PATTERN", help="Leave out of folders what fits it, as in .gitignore; may be repeated."),
+        typer.Option("--exclude", metavar="PATTERN", help="Leave out matching files of folders, as in .gitignore; may be repeated."),
     ] = None,
     each: Annotated[
         str | None,
@@ -177,12 +177,12 @@ def memory(
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of entries listed, the newest first.")
     ] = 50,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Of curate: only say what would be archived.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With curate: only show what would be archived.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Say what the memory holds, list its documents or archives, forget a document, stop watching a folder; archive what is old and was not
-    read (curate), bring it back (restore), or say what is to stay (pin, unpin)."""
+    """Show the memory, list its documents or archives, forget a document, or stop watching a folder. Archive old documents that were not
+    read (curate), bring them back (restore), or protect them from archiving (pin, unpin)."""
     output = Output(as_json)
     _check(what, source, dry_run)
     reply = _curated(dry_run, connect) if what == "curate" else _asked(what, source, limit, connect)
@@ -281,21 +281,23 @@ _SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method n
 def search(  # noqa: PLR0913  each is an option of the command line
     question: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="What you look for, in words.")],
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, max=100, help="Greatest number of passages shown.")] = 5,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what the question was taken to ask, and why each was found.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how the question was understood, and why each passage matched.")] = False,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="Only text, markdown, html, pdf, code or conversation.")
     ] = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="SOURCE", help="Only from this file, or from below this folder.")
     ] = None,
-    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Only what they say; a first name will do.")] = None,
+    speaker: Annotated[
+        str | None, typer.Option("--speaker", metavar="NAME", help="Only passages of this speaker; a first name is enough.")
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY", help="Only from this day on: 2026-05-31.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Only up to this day.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Search the memory for passages that answer a question; where nothing fits well, say so and show the nearest. Exit code 1 if there
-    are none."""
+    """Search the memory for passages that answer a question. If nothing fits well, say so and show the nearest. Exit code 1 without
+    passages."""
     check_named(source)
     output = Output(as_json)
     path = source if source is None or "://" in source or source.startswith(SOURCES) else os.path.abspath(source)

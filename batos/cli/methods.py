@@ -36,7 +36,7 @@ DOUBTFUL = 3
 def method(
     target: Target,
     selector: Selector,
-    diff: Annotated[tuple[int, int] | None, typer.Option("--diff", metavar="A B", help="What changed from one version to another.")] = None,
+    diff: Annotated[tuple[int, int] | None, typer.Option("--diff", metavar="A B", help="Changes from version A to version B.")] = None,
     at: AtFlag = None,
     source: QuerySource = DAEMON,
     as_json: Json = False,
@@ -101,13 +101,15 @@ def methods(
 def revert(
     target: Target,
     selector: Selector,
-    version: Annotated[int | None, typer.Option("--version", metavar="N", min=0, help="Which; 0: what was there before the first.")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", min=0, help="Version to bring back; 0: the state before the first one.")
+    ] = None,
     id: IdFlag = None,
     watch: WatchFlag = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Bring an earlier version of a method back, as a new version: the one before the newest, if none is named."""
+    """Bring an earlier version of a method back, as a new version; default: the version before the newest."""
 
     async def submit(client: Client) -> Accepted:
         return await _named(client.revert(target, selector, version, id=id), target)
@@ -139,16 +141,16 @@ def teach(  # noqa: PLR0913  each is an option of the command line
     target: Target,
     selector: Selector,
     example: Annotated[
-        list[str], typer.Option("--example", "-e", metavar="'ARGS -> RESULT'", help="What it answers: '[2, 3] -> 5', or a JSON object.")
+        list[str], typer.Option("--example", "-e", metavar="'ARGS -> RESULT'", help="An example: '[2, 3] -> 5', or a JSON object.")
     ],
-    intent: Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="What the message is for, in words.")] = None,
+    intent: Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="Purpose of the message, in words.")] = None,
     tools: Annotated[bool, typer.Option("--tools", help="Let the method use tools (self.tools.NAME.tool).")] = False,
     id: IdFlag = None,
     watch: WatchFlag = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Say by examples what a message shall answer; they become trial cases, and the method is written if it does not keep them."""
+    """Give examples of a message's answers. They become trial cases, and BAT OS writes the method if it does not satisfy them."""
     told = [read_example(text) for text in example]
 
     async def submit(client: Client) -> Accepted:
@@ -284,12 +286,12 @@ REFUSED = 4
 def audit(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file that holds one method; - reads standard input.")],
     selector: Annotated[
-        str | None, typer.Option("--selector", metavar="NAME", help="The selector it is meant for; else the name of its definition.")
+        str | None, typer.Option("--selector", metavar="NAME", help="Selector of the method; default: the name of its definition.")
     ] = None,
     policy: Annotated[
         str, typer.Option("--policy", metavar="NAME", help="default, or strict (no imports); with capabilities: default+tools.")
     ] = "default",
-    mend: Annotated[bool, typer.Option("--repair", help="Mend what needs no model, show the result and audit that.")] = False,
+    mend: Annotated[bool, typer.Option("--repair", help="Repair what needs no model, show the result and audit it.")] = False,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,

@@ -42,8 +42,8 @@ T = TypeVar("T")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The mission's id.")]
 IdFlag = Annotated[str | None, typer.Option("--id", metavar="ID", help="The mission's id; submitting an id twice gives one mission.")]
 WatchFlag = Annotated[bool, typer.Option("--watch", "-w", help="Show the mission's progress until it ends.")]
-Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="Fail if it is not done by then.")]
-Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first.")]
+Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="Fail after this time.")]
+Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Missions with a higher number go first.")]
 OUTCOMES = {
     "same": "the same",
     "different": "different: what decides this mission has changed since",
@@ -53,7 +53,9 @@ STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOS
 ENDED = ("COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # seconds between two checks of what an awaited mission does
-MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question: here with --watch, else it waits for `batos answer`.")]
+MayAsk = Annotated[
+    bool, typer.Option("--may-ask", help="The mission may ask you a question: here with --watch, else it waits for `batos answer`.")
+]
 _HELD = {
     "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
     "PAUSED": "{id} is paused: `batos resume {id}` lets it go on",
@@ -65,7 +67,7 @@ def send(  # noqa: PLR0913  each is an option of the command line
     brief: Annotated[list[str], typer.Argument(metavar="BRIEF...", help="What the mission is; - reads it from standard input.")],
     watch: WatchFlag = False,
     persona: Annotated[
-        str | None, typer.Option("--persona", metavar="NAME", help="Who thinks it through; without it, the router says.")
+        str | None, typer.Option("--persona", metavar="NAME", help="Persona that thinks it; default: the router chooses.")
     ] = None,
     id: IdFlag = None,
     deadline: Deadline = None,
@@ -74,14 +76,14 @@ def send(  # noqa: PLR0913  each is an option of the command line
     schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answer.")] = None,
     may_ask: MayAsk = False,
     depth: Annotated[
-        str | None, typer.Option("--depth", metavar="DEPTH", help="How much it is thought about: direct, facets, council, or auto.")
+        str | None, typer.Option("--depth", metavar="DEPTH", help="Depth of the answer: direct, facets, council, or auto.")
     ] = None,
     flavour: Annotated[
-        str | None, typer.Option("--flavour", metavar="FLAVOUR", help="How much of the persona's own flavour: full, light, off, or auto.")
+        str | None, typer.Option("--flavour", metavar="FLAVOUR", help="Strength of the persona's style: full, light, off, or auto.")
     ] = None,
     needs: Annotated[
         str | None,
-        typer.Option("--needs", metavar="NEEDS", help="What its model must do: vision, tools, thinking, context:32k; auto: see its plan."),
+        typer.Option("--needs", metavar="NEEDS", help="Abilities of its model: vision, tools, thinking, context:32k; auto: see its plan."),
     ] = None,
     images: Annotated[
         list[Path] | None,
@@ -121,7 +123,7 @@ def send_to(  # noqa: PLR0913  each is an option of the command line
     priority: Priority = None,
     may_ask: MayAsk = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Have a method written and kept, also for a name that is nearly a known one.")
+        bool, typer.Option("--write", help="Write and keep a method, also for a name that is similar to a known one.")
     ] = False,
     tools: Annotated[bool, typer.Option("--tools", help="Let the method that is written for it use tools (self.tools.NAME.tool).")] = False,
     connect: Connect = None,
@@ -143,7 +145,7 @@ def send_to(  # noqa: PLR0913  each is an option of the command line
 
 @app.command()
 def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
-    """Show a mission as it is thought through. Ctrl-C stops the showing, not the mission."""
+    """Show a mission live. Ctrl-C ends the display, not the mission."""
 
     async def look(client: Client, output: Output) -> int:
         return await MissionWatcher(output, client).follow(client.watch(id))
@@ -157,17 +159,19 @@ def missions(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those whose brief has all of these words, or whose id begins so.")
     ] = None,
-    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help=f"Only missions in this state: {', '.join(STATES)}.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of missions listed, the newest first.")
     ] = 20,
-    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
+    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only missions that are older than this one.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Also the system's own missions.")] = False,
     at: AtFlag = None,
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
-    """List missions, the newest first, or those that one looks for; those that the system gave itself only where they are asked for."""
+    """List missions, the newest first, or those with these words; with --all also the system's own."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())
@@ -247,22 +251,24 @@ async def _awaited(client: Client, id: str, timeout: float | None, output: Outpu
 
 @app.command()
 def status(id: Id, connect: Connect = None, as_json: Json = False) -> None:
-    """Say where a mission stands."""
+    """Show the state of a mission."""
     print_status(ask(endpoint(connect), lambda client: client.status(id)), Output(as_json))
 
 
 @app.command()
 def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
-    """Take a mission back: it ends FAILED with the code `cancelled`, unless it had ended before."""
+    """Cancel a mission: it ends FAILED with the code `cancelled`, unless it had ended before."""
     steered(ask(endpoint(connect), lambda client: client.cancel(id)), "cancelled", Output(as_json))
 
 
 @app.command()
 @grouped
 def failures(
-    mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only those at this mission.")] = None,
-    code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
-    selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
+    mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only attempts at this mission.")] = None,
+    code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only failures with this code, or this cause.")] = None,
+    selector: Annotated[
+        str | None, typer.Option("--selector", metavar="NAME", help="Only failures of messages with this selector.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Greatest number of missions listed, the newest first.")
     ] = 20,
@@ -293,7 +299,7 @@ def failures(
 
 @app.command()
 def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
-    """Think a finished mission through again from its journal, without any model; exit code 1 if it comes out otherwise."""
+    """Think a finished mission again from its journal, without any model; exit code 1 if the result differs."""
     reply = ask(endpoint(connect), lambda client: client.replay(id))
     output = Output(as_json)
     if as_json:
@@ -479,13 +485,13 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
 
 @app.command()
 def pause(id: Id, connect: Connect = None, as_json: Json = False) -> None:
-    """Let a mission rest, also over restarts, until it is resumed. Nothing it paid for is lost; its deadline goes on."""
+    """Pause a mission, also over restarts, until it is resumed. It keeps what it paid for; its deadline continues."""
     steered(ask(endpoint(connect), lambda client: client.pause(id)), "paused", Output(as_json))
 
 
 @app.command()
 def resume(id: Id, connect: Connect = None, as_json: Json = False) -> None:
-    """Let a paused mission go on."""
+    """Resume a paused mission."""
     steered(ask(endpoint(connect), lambda client: client.resume(id)), "resumed", Output(as_json))
 
 
@@ -493,7 +499,9 @@ def resume(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 def answer(
     id: Id,
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What you answer.")],
-    number: Annotated[int | None, typer.Option("--number", metavar="N", min=1, help="Which of its questions; else the open one.")] = None,
+    number: Annotated[
+        int | None, typer.Option("--number", metavar="N", min=1, help="Number of the question; default: the open one.")
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -505,11 +513,11 @@ def answer(
 def rate(
     id: Id,
     rating: Annotated[str, typer.Argument(metavar="+1|-1", help="Whether it was good.")],
-    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why you think so; it is kept with the mission.")] = None,
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Reason of the rating; it is kept with the mission.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Say what you think of a mission that has ended. The system learns from it; a later rating takes the place of an earlier one."""
+    """Rate a mission that has ended. The system learns from it; a later rating replaces an earlier one."""
     given: dict[str, Literal[1, -1]] = {"+1": 1, "1": 1, "-1": -1}
     if rating not in given:
         raise typer.BadParameter(f"a rating is +1 or -1, not {rating!r}")
@@ -519,14 +527,14 @@ def rate(
 @app.command()
 def undo(
     id: Id,
-    redo: Annotated[bool, typer.Option("--redo", help="Do again what was undone.")] = False,
-    cascade: Annotated[bool, typer.Option("--cascade", help="With all later work that depends on it; shows it, and asks.")] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Redo an undone mission.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Undo also all later work that depends on it; shows it, and asks.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Take back what a mission did to the image: objects, methods, examples, memory. Its record stays. Refused if later work needs it."""
+    """Undo what a mission did to the image: objects, methods, examples, memory. Its record stays. Refused if later work needs it."""
     output, address = Output(as_json), endpoint(connect)
     expect = None
     if cascade and redo:

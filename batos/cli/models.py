@@ -37,16 +37,16 @@ def models(  # noqa: PLR0913  each is an option of the command line
             help="Only these; with --ensure, any model. `use NAME`: let that model (or profile, or PERSONA=NAME) think from now on.",
         ),
     ] = None,
-    ensure: Annotated[bool, typer.Option("--ensure", help="Pull or make what is missing, now; exit code 1 if one cannot be had.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show what is under way until it is over.")] = False,
+    ensure: Annotated[bool, typer.Option("--ensure", help="Pull or make missing models now; exit code 1 if one is not available.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the progress until it ends.")] = False,
     fit: Annotated[
         bool,
-        typer.Option("--fit", help="List what Ollama has: what each can do, its speed, whether it fits; try the named ones first."),
+        typer.Option("--fit", help="List Ollama's models: abilities, speed, whether each fits; try the named ones first."),
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Delete from Ollama what BAT OS made there, and nothing else; the daemon must not run.")
+        bool, typer.Option("--remove", help="Delete from Ollama the models that BAT OS made, and no other; the daemon must not run.")
     ] = False,
-    dry: Annotated[bool, typer.Option("--dry", help="With --remove: only say what would be deleted.")] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="With --remove: only show what would be deleted.")] = False,
     data: DataFlag = None,
     config_file: ConfigFlag = None,
     connect: Connect = None,
@@ -249,15 +249,15 @@ EXPERT_STYLES = {"built": "green", "intended": "yellow", "missing": "bold red", 
 
 @app.command()
 def experts(
-    scan: Annotated[bool, typer.Option("--scan", help="Look into the staging folder now, and build what is to be built.")] = False,
+    scan: Annotated[bool, typer.Option("--scan", help="Look into the staging folder now, and build new experts.")] = False,
     voice: Annotated[
         str | None,
-        typer.Option("--voice", metavar="PERSONA=CHOICE", help="Who speaks for a persona: newest, plain, or an expert's model."),
+        typer.Option("--voice", metavar="PERSONA=CHOICE", help="Voice of a persona: newest, plain, or an expert's model."),
     ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List the LoRA experts: how each stands and why, and whose voice each persona has."""
+    """List the LoRA experts: the state of each and why, and the voice of each persona."""
     persona, choice = _chosen(voice)
     output = Output(as_json)
     reply = ask(endpoint(connect), lambda client: client.experts(scan=scan, persona=persona, voice=choice))
@@ -311,11 +311,11 @@ def train(  # noqa: PLR0913  each is an option of the command line
         typer.Argument(metavar="WHAT", help="methods: the expert that writes methods; persona: a voice, from missions rated +1."),
     ],
     persona: Annotated[str | None, typer.Argument(metavar="[PERSONA]", help="Whose voice: robin, say.")] = None,
-    minutes: Annotated[float, typer.Option("--minutes", metavar="N", min=0.05, help="How long it may take.")] = 40.0,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the data, their order and the adapter.")] = 1,
+    minutes: Annotated[float, typer.Option("--minutes", metavar="N", min=0.05, help="Most minutes of the training.")] = 40.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the data, their order and the adapter.")] = 1,
     from_image: Annotated[bool, typer.Option("--from-image", help="Methods: learn the image's own accepted ones, too.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Methods: begin with an empty adapter, not with the one that is staged.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
     data: DataFlag = None,
     profile: ProfileFlag = None,
     config_file: ConfigFlag = None,

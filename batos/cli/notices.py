@@ -40,25 +40,27 @@ class NoticePlace(OptionGroup):
 class NoticeOptions(OptionGroup):
     """Options of a new channel besides its place."""
 
-    on: Annotated[str | None, typer.Option("--on", metavar="FACTS", help="What it tells: all, or some of " + ",".join(FACTS) + ".")] = None
-    persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Only of missions of this persona.")] = None
+    on: Annotated[str | None, typer.Option("--on", metavar="FACTS", help="Facts to send: all, or some of " + ",".join(FACTS) + ".")] = None
+    persona: Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Only notices of missions of this persona.")] = None
     origin: Annotated[
         str | None,
-        typer.Option("--from", metavar="ORIGIN", help="Only of missions of this origin: client, console, schedule, hook, folder."),
+        typer.Option("--from", metavar="ORIGIN", help="Only notices of missions of this origin: client, console, schedule, hook, folder."),
     ] = None
     quiet: Annotated[
-        str | None, typer.Option("--quiet", metavar="HOURS", help="Hours in which it keeps quiet: 22:00-7:00. What comes is told after.")
+        str | None,
+        typer.Option("--quiet", metavar="HOURS", help="Hours without notices: 22:00-7:00. Notices of these hours are sent afterwards."),
     ] = None
     tz: Annotated[
         str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of these hours; default: that of the daemon's machine.")
     ] = None
-    once: Annotated[bool, typer.Option("--once", help="Tell nothing again that may have been told: it may be lost instead.")] = False
+    once: Annotated[bool, typer.Option("--once", help="Never repeat a notice that may have been sent: it may be lost instead.")] = False
     header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="Of --hook: a header; {secret:NAME} stands for a secret.")
+        list[str] | None,
+        typer.Option("--header", metavar="'NAME: VALUE'", help="With --hook: a header; {secret:NAME} stands for a secret."),
     ] = None
-    private: Annotated[bool, typer.Option("--private", help="Of --hook: its name may lie in a private network.")] = False
-    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Of --program: a variable.")] = None
-    network: Annotated[bool, typer.Option("--network", help="Of --program: it may use the network.")] = False
+    private: Annotated[bool, typer.Option("--private", help="With --hook: the host may be in a private network.")] = False
+    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="With --program: a variable.")] = None
+    network: Annotated[bool, typer.Option("--network", help="With --program: it may use the network.")] = False
     more: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Any other option of its way: see docs/notices.md.")
     ] = None
@@ -79,7 +81,7 @@ def notices(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List the channels of notices; add one; show, test, pause, resume or remove it; or list what was told (log)."""
+    """List the channels of notices; add one; show, test, pause, resume or remove it; or list sent notices (log)."""
     output = Output(as_json)
     _check(action, name, place, options)
     reply = _asked(action, name, place, options, endpoint(connect))

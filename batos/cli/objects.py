@@ -24,13 +24,13 @@ Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object
 def show(
     target: Target,
     prompts: Annotated[
-        bool, typer.Option("--prompts", help="Of a mission that has ended: what each of its inferences was asked, word for word.")
+        bool, typer.Option("--prompts", help="Of a mission that has ended: the prompts of its inferences, word for word.")
     ] = False,
     at: AtFlag = None,
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
-    """Show an object of the image: its slots and parents; of a mission, what was thought, by whom, from what, at what cost."""
+    """Show an object of the image: its slots and parents; of a mission also its thoughts with personas, sources and costs."""
     if prompts:
         if at is not None or source.image is not None:
             raise typer.BadParameter("--prompts asks a daemon, which replays the mission as of now: leave --at and --image out")
@@ -135,7 +135,7 @@ def diff(
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
-    """Show what changed in an object from one moment to another. Exit code 1 if nothing did."""
+    """Show what changed in an object from one moment to another. Exit code 1 if nothing changed."""
     first, second = moment(a), moment(b)
     if first is None:
         raise typer.BadParameter("A is a moment before now")
@@ -177,7 +177,7 @@ def _lines(value: Any) -> list[str]:
 def personas(
     accept: Annotated[
         str | None,
-        typer.Option("--accept", metavar="PERSONA[.SLOT]", help="Take what the codex says, in one slot or wherever the image differs."),
+        typer.Option("--accept", metavar="PERSONA[.SLOT]", help="Take the codex's value, in one slot or wherever the image differs."),
     ] = None,
     connect: Connect = None,
     as_json: Json = False,
@@ -249,7 +249,7 @@ def at(
     source: QuerySource = DAEMON,
     as_json: Json = False,
 ) -> None:
-    """Look at the whole image as it was: `batos at '2 h ago' show robin`. Without a verb: what there was, and the last missions then."""
+    """Look at the whole image as it was: `batos at '2 h ago' show robin`. Without a verb: its objects and last missions."""
     if verb is not None:
         if verb not in LOOKS:
             raise typer.BadParameter(f"at a time there are {', '.join(LOOKS)}, not {verb!r}{nearest(verb, LOOKS)}")

@@ -30,16 +30,18 @@ class ScheduleOptions(OptionGroup):
     missed: Annotated[
         str | None,
         typer.Option(
-            "--missed", metavar="once|skip|all", help="Times that pass while no daemon runs: one run for all of them, none, each."
+            "--missed", metavar="once|skip|all", help="Times that pass while no daemon runs: one run for all, none, or one for each."
         ),
     ] = None
-    stop_after: Annotated[
-        int | None, typer.Option("--stop-after", metavar="N", min=1, max=20, help="Failures in a row that stop the schedule.")
-    ] = None
+    stop_after: Annotated[int | None, typer.Option("--stop-after", metavar="N", min=1, max=20, help="Stop after N failures in a row.")] = (
+        None
+    )
 
     overlap: Annotated[
         str | None,
-        typer.Option("--overlap", metavar="run|skip", help="A time that comes while the last run has not ended: a run all the same, none."),
+        typer.Option(
+            "--overlap", metavar="run|skip", help="A time that comes while the last run has not ended: run all the same, or skip."
+        ),
     ] = None
 
 

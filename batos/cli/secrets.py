@@ -25,7 +25,7 @@ def secrets(
     assignments: SetFlag = None,
     as_json: Json = False,
 ) -> None:
-    """Keep secrets of connections in the data folder. The value is typed unseen, or read from the input; it is not a word of the command.
+    """Keep secrets of connections in the data folder. The value is typed unseen, or read from the input; it is not an argument.
     Needs no daemon."""
     if action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")

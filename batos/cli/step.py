@@ -22,22 +22,22 @@ _HISTORY = "step_history"
 def step(
     args: Annotated[list[str], typer.Argument(metavar="MISSION | SELECTOR [ARG]...", help="The mission; with --method the message.")],
     at: Annotated[
-        str | None, typer.Option("--at", metavar="STATE|N", help="Stand at this state, or transition, and not where it failed.")
+        str | None, typer.Option("--at", metavar="STATE|N", help="Stop at this state or transition, not where it failed.")
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", metavar="OBJECT", help="Run one method of this object, without a mission.")
     ] = None,
     inferences: Annotated[
-        int, typer.Option("--inferences", metavar="N", min=0, help="Pay for at most N that the journal does not have, to get there.")
+        int, typer.Option("--inferences", metavar="N", min=0, help="Pay for at most N inferences that the journal does not have.")
     ] = 0,
     do: Annotated[
-        list[str] | None, typer.Option("--do", metavar="LINE", help="Carry out this line in place of a prompt; may be repeated.")
+        list[str] | None, typer.Option("--do", metavar="LINE", help="Run this line in place of a prompt; may be repeated.")
     ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """Step into a mission: it is thought again in a mirror of the image as it was, up to where it failed. Look at prompts, answers, slots
-    and local values there, change them, and `continue` it. Nothing is changed before that; the line `help` lists what a line can say."""
+    and local values there, change them, and `continue` it. Nothing is changed before that; the line `help` lists the commands."""
     if method is None and len(args) > 1:
         raise typer.BadParameter(f"one mission at a time; {' '.join(args[1:])!r} is too much (with --method OBJECT it would be arguments)")
     address = endpoint(connect)

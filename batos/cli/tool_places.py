@@ -52,9 +52,9 @@ class ConnectionOptions(OptionGroup):
         str | None, typer.Option("--form", metavar="FILE", help="Of --http and --program: the operations as a form (docs/tools.md).")
     ] = None
     write_form: Annotated[
-        str | None, typer.Option("--write-form", metavar="FILE", help="Write the form that a description gives, and add nothing.")
+        str | None, typer.Option("--write-form", metavar="FILE", help="Write the form of a description, and add nothing.")
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Add what was read by rule without asking.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Add operations that were read by rule without asking.")] = False
     search: Annotated[str | None, typer.Option("--search", metavar="ORIGIN", help="Of --web: a SearXNG server.")] = None
     server: Annotated[str | None, typer.Option("--server", metavar="URL", help="Of --openapi: the server, if not the document's.")] = None
     header: Annotated[
@@ -63,7 +63,7 @@ class ConnectionOptions(OptionGroup):
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of a server or program; {secret:NAME} as above.")
     ] = None
-    trust: Annotated[bool, typer.Option("--trust", help="Of --mcp: believe what the server says of its tools' effects.")] = False
+    trust: Annotated[bool, typer.Option("--trust", help="Of --mcp: believe the server about the effects of its tools.")] = False
     classes: Annotated[
         list[str] | None, typer.Option("--class", metavar="TOOL=CLASS", help="What a repetition does: " + ", ".join(CLASSES) + ".")
     ] = None
@@ -78,11 +78,11 @@ class ConnectionOptions(OptionGroup):
         str | None, typer.Option("--key-header", metavar="NAME", help="Of --http: the header that takes the effect's key.")
     ] = None
     seconds: Annotated[float | None, typer.Option("--seconds", metavar="S", min=0.1, max=86_400, help="Seconds for one call.")] = None
-    private: Annotated[bool, typer.Option("--private", help="Its results are your own; an HTTP server's address may be a private one.")] = (
-        False
-    )
+    private: Annotated[
+        bool, typer.Option("--private", help="Its results are private data; an HTTP server may be at a private address.")
+    ] = False
     on: Annotated[
-        str | None, typer.Option("--on", metavar="KERNEL", help="The machine that it belongs to, by its kernel's name; * for all.")
+        str | None, typer.Option("--on", metavar="KERNEL", help="Machine of the connection, by its kernel's name; * for all.")
     ] = None
     more: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Any other option of its kind: see docs/tools.md.")

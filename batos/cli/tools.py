@@ -33,12 +33,12 @@ def tools(
     arguments: Annotated[str | None, typer.Argument(metavar="[JSON]", help="Arguments of the call; - reads them from the input.")] = None,
     places: PlaceOptions = _NO_PLACE,
     options: ConnectionOptions = _NO_OPTIONS,
-    line: Annotated[str | None, typer.Option("--line", metavar="TEXT", help="Of offer: what the place does, in one line.")] = None,
+    line: Annotated[str | None, typer.Option("--line", metavar="TEXT", help="Of offer: description of the place, in one line.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """List connections, add one, show or call its tools, test whether they changed, accept that, or remove it; or let a copied image act
-    again (resume). Or list a place that is proposed where a message wants such a connection (offer, offers, withdraw)."""
+    again (resume). Or manage the places that BAT OS proposes for missing connections (offer, offers, withdraw)."""
     output = Output(as_json)
     _check(action, name, arguments)
     if action not in ("add", "offer") and (places, options) != (_NO_PLACE, _NO_OPTIONS):

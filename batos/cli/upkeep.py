@@ -20,7 +20,7 @@ from batos.errors import ImageError
 def pack(
     days: Annotated[
         float | None,
-        typer.Option("--days", metavar="N", min=0, max=36_500, help="Days of history to keep; else the setting image.history_days."),
+        typer.Option("--days", metavar="N", min=0, max=36_500, help="Days of history to keep; default: the setting image.history_days."),
     ] = None,
     connect: Connect = None,
     as_json: Json = False,
@@ -42,7 +42,7 @@ def backup(
     folder: Annotated[
         str | None, typer.Argument(metavar="[FOLDER]", help="Where to; else the folder backups in the daemon's data folder.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="The whole image, not only what is new since the last backup.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Back up the whole image, not only changes since the last backup.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +61,7 @@ def backup(
 @app.command()
 def fork(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to: a data folder for another daemon.")],
-    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Copy the image as of this time; left out, as it is now.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Copy the image as of this time; default: now.")] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -113,8 +113,8 @@ def restore(
 
 @app.command("copy")
 def copy_verb(
-    to: Annotated[str, typer.Option("--to", metavar="URI", help="Where to: file://, zeo:// or postgres://, which holds no image yet.")],
-    source: Annotated[str | None, typer.Option("--from", metavar="URI", help="The image; left out, that of the settings.")] = None,
+    to: Annotated[str, typer.Option("--to", metavar="URI", help="Target without an image: file://, zeo:// or postgres://.")],
+    source: Annotated[str | None, typer.Option("--from", metavar="URI", help="Image to copy; default: that of the settings.")] = None,
     data: DataFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,

@@ -127,8 +127,8 @@ class InferenceSettings(SettingsSection):
         "auto",
         min_length=1,
         max_length=64,
-        description="set of models that serve: auto (the best chat model of the user's own Ollama that fits inference.memory_bytes, else "
-        "embedded); embedded, workstation, or a profile of profiles.toml in the data folder",
+        description="set of models in use: embedded, workstation, or a profile of profiles.toml in the data folder; auto: the best chat "
+        "model of the user's own Ollama that fits inference.memory_bytes, else embedded",
     )
     model: Speakers = Field(
         (), max_length=65, description="model that all personas speak with, or PERSONA=MODEL for one persona; empty: the profile's models"
@@ -171,8 +171,8 @@ class InferenceSettings(SettingsSection):
         "",
         max_length=256,
         pattern=r"^$|^[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
-        description="host:port of a model registry to offer models from, before the shipped catalogue, where a mission needs what no local "
-        "model can do; plain HTTP on loopback, HTTPS elsewhere; empty: no registry",
+        description="host:port of a model registry; if a mission needs an ability that no local model has, BAT OS offers models of the "
+        "registry, then of the shipped catalogue; plain HTTP on loopback, HTTPS elsewhere; empty: no registry",
     )
 
 
@@ -209,7 +209,7 @@ class MethodSettings(SettingsSection):
         "default",
         min_length=1,
         max_length=64,
-        description="policy that the guardian holds generated methods to: default or strict, with capabilities as +tools",
+        description="policy of the guardian for generated methods: default or strict, with capabilities as +tools",
     )
     writer: str = Field(
         "expert",
@@ -228,9 +228,9 @@ class ToolSettings(SettingsSection):
     rounds: int = Field(
         4, ge=0, le=32, description="greatest number of rounds in which a mission chooses tools; 0: it chooses none by itself"
     )
-    offered: int = Field(8, ge=1, le=64, description="number of tools that a model is shown, those most like the brief")
+    offered: int = Field(8, ge=1, le=64, description="number of tools that BAT OS offers to a model: the most similar ones to the brief")
     result_chars: int = Field(4000, ge=100, le=100_000, description="greatest number of characters of one tool's result in a prompt")
-    call_s: float = Field(60, gt=0, le=86_400, description="seconds for one call of a tool, where its connection does not say otherwise")
+    call_s: float = Field(60, gt=0, le=86_400, description="seconds for one call of a tool, unless its connection sets another time")
 
 
 class WireSettings(SettingsSection):
@@ -266,12 +266,10 @@ class ConsoleSettings(SettingsSection):
 
     enabled: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="whether the HTTP server has the pages of the web console (`batos console`); auto: where it is there and they can be "
-        "drawn; on (`batos run --console`): the daemon does not start without them",
+        description="whether the HTTP server has the pages of the web console (`batos console`); auto: if the server runs and "
+        "Jinja is installed; on (`batos run --console`): the daemon does not start without them",
     )
-    listen: str = Field(
-        "", max_length=64, description="host:port, on loopback, at which the HTTP server listens besides; empty: at `doors.listen` alone"
-    )
+    listen: str = Field("", max_length=64, description="second host:port of the HTTP server, on loopback; empty: `doors.listen` alone")
 
 
 class DoorSettings(SettingsSection):
@@ -279,7 +277,7 @@ class DoorSettings(SettingsSection):
 
     enabled: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="whether the daemon serves the interfaces of OpenAI, Ollama and MCP (`batos doors`); auto: where the address is free",
+        description="whether the daemon serves the interfaces of OpenAI, Ollama and MCP (`batos doors`); auto: if the address is free",
     )
     listen: str = Field("127.0.0.1:5758", max_length=64, description="host:port of the HTTP server, on loopback")
     send: Messages = Field(

@@ -28,17 +28,15 @@ _HISTORY = "chat_history"
 @app.command()
 def chat(
     persona: Annotated[
-        str | None, typer.Option("--persona", metavar="NAME", help="Who thinks; without it, the router says, turn by turn.")
+        str | None, typer.Option("--persona", metavar="NAME", help="Persona that thinks; default: the router chooses, turn by turn.")
     ] = None,
-    last: Annotated[
-        bool, typer.Option("--last", help="Go on with the last conversation; a turn that has not ended is seen to its end.")
-    ] = False,
-    context: Annotated[str | None, typer.Option("--context", metavar="ID", help="Go on after this mission.")] = None,
+    last: Annotated[bool, typer.Option("--last", help="Continue the last conversation, first an unfinished turn.")] = False,
+    context: Annotated[str | None, typer.Option("--context", metavar="ID", help="Continue after this mission.")] = None,
     may_ask: Annotated[bool, typer.Option("--may-ask", help="Missions may ask you a question; the next line answers it.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Talk with the daemon: each turn is a mission that follows the last one. Out of a pipe each line is one; exit code 1 if any FAILED."""
+    """Talk with the daemon: each turn is a mission that follows the last. From a pipe each line is a turn; exit code 1 if any FAILED."""
     if last and context is not None:
         raise typer.BadParameter("--last and --context exclude each other; give only one")
     address = endpoint(connect)
