@@ -137,7 +137,7 @@ def _confirm(name: str, place: Place, found: Reply, output: Output) -> None:
         raise typer.BadParameter(f"--yes is for what is read by rule, and a model filled this form: {how}, or answer without --yes")
     if output.as_json or not sys.stdin.isatty():
         more = " or accept it with --yes" if found["by"] == "rule" else ""
-        raise typer.BadParameter(f"the form is shown before it counts, and here there is no keyboard to answer it: {how}{more}")
+        raise typer.BadParameter(f"the form is shown before it counts, and here there is no terminal to ask at: {how}{more}")
     typer.confirm(f"Add {name} with these operations?", abort=True)
 
 

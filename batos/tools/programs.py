@@ -433,7 +433,7 @@ def refuse_shell(words: Sequence[str]) -> None:
             is_c = before[:1] == "-" and before[1:].isalpha() and "c" in before
             if is_c and (_PLACEHOLDER.search(word) or (given and word[:1] in ("-", "+"))):
                 how = 'keep the shell\'s text fixed and give values after it, as "$1"'
-                raise InvalidInput(f"the argument {shown(word)} would be run by a shell, with any text; {how}")
+                raise InvalidInput(f"the argument {shown(word)} would be run by a shell, whatever its text; {how}")
 
 
 def _kind(classes: Any) -> str:
