@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 from batos.api.dispatcher import handles
+from batos.errors import UnknownSession
 from batos.stepping import step_evaluation, step_report
 from batos.stepping.continuation import StepContinuation
 from batos.stepping.session import StepSession
@@ -83,6 +84,14 @@ class StepRequests:
         name = request.session
         if (known := self._sessions.continued.get(name)) is not None and not request.dry:
             return known
+        try:
+            return await self._gone_on(name, request)
+        except UnknownSession:  # the same request came twice, and the first one has just ended the session
+            if (known := self._sessions.continued.get(name)) is None or request.dry:
+                raise
+            return known
+
+    async def _gone_on(self, name: str, request: step_schemas.StepContinueRequest) -> Reply:
         async with self._sessions.using(name) as session:
             reply: Reply = {"type": "step_continued", "session": name, "id": session.id, "dry": request.dry}
             if request.dry:

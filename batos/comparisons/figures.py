@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batos.comparisons.records import BASE, CHANGED, TIE
@@ -70,11 +70,14 @@ def interval_of_mean(values: Sequence[float], seed: int) -> tuple[float, float] 
     return means[round(cut * (RESAMPLES - 1))], means[round((1 - cut) * (RESAMPLES - 1))]
 
 
-def figures(pairs: Mapping[int, Mapping[str, Any]], winners: Mapping[int, str | None], seed: int) -> dict[str, Any]:
+def figures(
+    pairs: Mapping[int, Mapping[str, Any]], winners: Mapping[int, str | None], seed: int, hidden: Collection[int] = ()
+) -> dict[str, Any]:
     """Return the figures of the pairs, and the verdict.
 
     :param pairs: those that were thought through on both sides, by number.
     :param winners: number of a pair -> the side that won, or a tie; None: its judge could not tell. Pairs that are missing are unjudged.
+    :param hidden: pairs whose costs do not count yet: how long the answers of each side are would tell their judge which is which.
     """
     won = [winners.get(number) for number in pairs]
     wins = {side: won.count(side) for side in (BASE, CHANGED, TIE)}
@@ -92,7 +95,7 @@ def figures(pairs: Mapping[int, Mapping[str, Any]], winners: Mapping[int, str | 
         "interval": interval,
         "verdict": verdict,
         "why": why,
-        "costs": {name: _cost(name, list(pairs.values()), seed) for name in COSTS},
+        "costs": {name: _cost(name, [pair for number, pair in pairs.items() if number not in hidden], seed) for name in COSTS},
         "methods": METHODS,
     }
 

@@ -47,13 +47,20 @@ async def promote(
         try:
             async with image.unit() as unit:
                 try:
-                    _make(unit.root, _planned(unit.root, id, anyway), number, note, window, RoutingLimits.of(settings).learned)
+                    now = _planned(unit.root, id, anyway)
+                    if now.promoted:
+                        raise _AlreadyPromoted(now.promoted)
+                    _make(unit.root, now, number, note, window, RoutingLimits.of(settings).learned)
                 except BaseException:
                     unit.doom()
                     raise
                 unit.note(changes.name_of(number), f"{changes.NOTE}: comparison {id}: {plan.words}: {note}")
         except TransientError as e:
             log.info("promotion_conflict", comparison=id, error=str(e)[:200])
+        except _AlreadyPromoted as e:
+            if number != e.number:
+                await image.system(changes.refuse, number, f"it was promoted meanwhile, by change {e.number}", {})
+            return {"change": e.number}
         except BatosError as e:
             await image.system(changes.refuse, number, e.message, {})
             raise
@@ -63,6 +70,14 @@ async def promote(
     why = f"the promotion of comparison {id!r} met conflicts with missions under way too often; try again"
     await image.system(changes.refuse, number, why, {})
     raise Conflicted(why)
+
+
+class _AlreadyPromoted(Exception):
+    """Another request promoted the variant in the meantime."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class _Plan(NamedTuple):

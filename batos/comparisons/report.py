@@ -45,7 +45,8 @@ def report(record: UvmObject, *, is_at: bool) -> dict[str, Any]:
     judge = told["spec"]["judge"]
     complete = {number: pair for number, pair in pairs.items() if "left_out" not in pair}
     winners, judged = _winners(record, judge, complete), records.judgements_of(record, judge)
-    found = figures.figures(complete, winners, told["seed"])
+    open_ones = {number for number in complete if judge == records.USER and number not in winners}
+    found = figures.figures(complete, winners, told["seed"], open_ones)
     found["settled"] = sum(judging.settled(pair) is not None for pair in complete.values())
     found["disagreed"] = sum(len(set(one.get("orders", ()))) > 1 for one in judged.values())
     each = max(_LEAST_SHOWN, SHOWN_CHARS // max(1, 2 * len(pairs)))
@@ -55,7 +56,7 @@ def report(record: UvmObject, *, is_at: bool) -> dict[str, Any]:
         if "left_out" in pair:
             shown.append({**row, "left_out": pair["left_out"]})
             continue
-        hidden = judge == records.USER and number not in winners
+        hidden = number in open_ones
         row |= {} if hidden else {BASE: _cut(pair[BASE], each), CHANGED: _cut(pair[CHANGED], each), "winner": winners.get(number)}
         why = judged.get(number, {}).get("why") or (_settled_words(pair) if judging.settled(pair) else "")
         shown.append({**row, "hidden": hidden, "why": why})

@@ -114,9 +114,9 @@ def _reopen(root: Root, mission: UvmObject, now: float) -> None:
     """Make a FAILED mission one that is to be attempted. Its attempts are counted anew, and so is a deadline of its own."""
     usage_totals.uncount(root, mission)
     if mission.deadline_s is not None:  # it counts from the acceptance, and has the time once more that it had since its last end
-        since = max([mission.accepted, *(one["at"] for one in _continued(mission))])
+        since = max([mission.accepted, *(one["at"] for one in _continued(mission) if one["state"] == ledger.FAILED)])
         mission.deadline_s = round(now - since + mission.deadline_s, 3)
-    for name in ("state", "error", "finished", "attempts", "kernel"):
+    for name in ("state", "error", "finished", "attempts", "kernel", "cancelled", "paused"):
         if name in mission._slots:
             del mission._slots[name]
     ledger.note_attempt_end(mission)
@@ -154,12 +154,28 @@ def turn_back(root: Root, id: str, *, redo: bool) -> None:
     amended = tuple((str(cycle), int(after), str(slot), str(value)) for cycle, after, slot, value in told["amended"])
     kept = tuple(one for one in held.amended if one not in amended)
     held.amended = (*kept, *amended) if redo else kept
+    entries, withdrawn = [], []
     texts = {(bytes.fromhex(key), occurrence): (was, now) for key, occurrence, was, now in told["answers"]}
-    entries = []
     for entry in held.entries:
         one = entry.inference
         was, now = texts.get((one.key, one.occurrence), (one.text, one.text))
-        text = now if redo else was
-        if text is not None:
-            entries.append(entry if text == one.text else JournalEntry(one._replace(text=text)))
+        then, text = (was, now) if redo else (now, was)
+        if one.text != then or text == then:  # a later continuation changed it again: that one stands
+            entries.append(entry)
+        elif text is None:
+            withdrawn.append(entry)
+        else:
+            entries.append(JournalEntry(one._replace(text=text)))
+    if redo:
+        there = set(map(_key, entries))
+        mine = [one for one in held.withdrawn if texts.get(_key(one), (None, None))[1] == one.inference.text]
+        back = [one for one in mine if _key(one) not in there]
+        entries += back
+        held.withdrawn = tuple(one for one in held.withdrawn if one not in back)
+    elif withdrawn:
+        held.withdrawn = (*held.withdrawn, *withdrawn)
     held.entries = tuple(entries)
+
+
+def _key(entry: JournalEntry) -> journal.Key:
+    return entry.inference.key, entry.inference.occurrence

@@ -169,6 +169,8 @@ class Journal(Persistent):
     amended: tuple[tuple[str, int, str, str], ...] = ()
     """Slots of its cycles that its user changed before it was continued: the cycle's number, how many states it had been in before, the
     slot, the value as JSON."""
+    withdrawn: tuple[JournalEntry, ...] = ()
+    """Entries that its user had added, and whose undo took them out: a redo puts them back."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one `ModelCost` a model."""
 
@@ -436,6 +438,7 @@ def drop_texts(journal: Journal) -> bool:
     if not (journal.entries or journal.partials or journal.recalled or journal.shared):
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
+    journal.withdrawn = ()
     journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared = (), (), (), (), ()
     journal.approaches, journal.choices = (), ()
     return True

@@ -86,9 +86,10 @@ def plain_models(root: Root) -> dict[str, str]:
 
 
 def speaks_for(root: Root, model: str) -> str | None:
-    """Return the persona of an expert that is usable now or will be in a moment; None if there is none."""
+    """Return the persona of an expert that is its voice, usable now or in a moment; None if there is none. An expert that writes methods
+    belongs to a persona, too, and never speaks for it."""
     proxy = expert_repository(root).get(model)
-    return str(proxy.persona) if proxy is not None and _usable(proxy) else None
+    return str(proxy.persona) if proxy is not None and proxy.role == "voice" and _usable(proxy) else None
 
 
 # --- system transactions

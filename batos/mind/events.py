@@ -46,6 +46,11 @@ class Events:
         """Return True if the end of a mission was told, a short while ago."""
         return self._told is not None and mission in self._told
 
+    def reopened(self, mission: str) -> None:
+        """Forget that the end of a mission was told: its user has continued it, so it will end once more."""
+        if self._told is not None:
+            self._told.pop(mission, None)
+
     def watch(self, mission: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with every event of a mission, until the returned function is called."""
         return _joined(self._watchers, mission, watcher)

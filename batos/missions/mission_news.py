@@ -81,7 +81,10 @@ class MissionNews:
             self._known[mission.id] = _Known()
         if first:
             self._known = {id: _Known() for id in held.pending}
-        for id in self._due(set(held.pending)):
+        pending = set(held.pending)
+        for id in pending - self._known.keys():
+            self._reopened(root, id)
+        for id in self._due(pending):
             try:
                 self._read(root, id, quietly=first)
             except (ImageDamaged, UnknownMission) as e:  # the self-audit tells of it
@@ -94,6 +97,13 @@ class MissionNews:
         number = 0 if newest is None else int(newest.number)
         before, self._newest = self._newest, number
         return [] if before is None or number <= before else ledger.numbered(root, before, number - before)
+
+    def _reopened(self, root: Root, id: str) -> None:
+        """Follow a mission anew that had ended, where its user has continued it."""
+        mission = ledger.ledger_of(root).missions.get(id)
+        if mission is not None and mission.state not in ledger.FINAL:
+            self._events.reopened(id)
+            self._known[id] = _Known()
 
     def _due(self, pending: set[str]) -> list[str]:
         """Return the missions to read: new ones, those that left the pending set, those that a kernel thinks through or that have watchers

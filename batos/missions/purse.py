@@ -5,6 +5,7 @@ What was paid for outlives the daemon (`Payments`), so that nothing is paid twic
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
@@ -78,6 +79,8 @@ class Purse:
         self._inference, self._payments, self._allowance = inference, payments, allowance
         self._quiet, self._on_paid = quiet, on_paid
         self._paid = payments.load()
+        self._under_way = 0
+        self._ended = asyncio.Event()
 
     @property
     def inferences(self) -> int:
@@ -110,10 +113,25 @@ class Purse:
         if (known := self._paid.get(key)) is not None:
             return known
         await self._quiet()
+        while self._under_way and self.inferences + self._under_way >= self._allowance.inferences:  # facets ask at the same time
+            await self._ended.wait()
         if (known := self._paid.get(key)) is not None:
             return known
         if self.is_empty:
             raise Unknown(f"{self._payments.name} has spent what it may", passes=True)
+        self._under_way += 1
+        try:
+            paid = await self._asked(request, place, label)
+            self._paid[key] = paid
+        finally:
+            self._under_way -= 1
+            self._ended.set()
+            self._ended = asyncio.Event()
+        self._on_paid(paid)
+        await self._payments.keep(key, paid)
+        return paid
+
+    async def _asked(self, request: ChatRequest, place: JournalPlace, label: str) -> journal.InferenceRecord:
         try:
             with session(Ticket(AFTER_USERS, 0)):
                 reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
@@ -121,11 +139,7 @@ class Purse:
             if e.may_retry:
                 raise Unknown(e.message, passes=True) from e
             raise
-        paid = journal.InferenceRecord(
+        return journal.InferenceRecord(
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens,
             round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
         )  # fmt: skip
-        self._paid[key] = paid
-        self._on_paid(paid)
-        await self._payments.keep(key, paid)
-        return paid

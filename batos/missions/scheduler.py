@@ -565,6 +565,7 @@ class Scheduler:
     async def go_on(self, id: str) -> None:
         """Attempt a mission anew that was continued, after the transaction that lets it go on. An attempt under way is begun again, and
         does not count."""
+        self._events.reopened(id)
         if await self._interrupt(id):
             return
         self._take(id)

@@ -183,7 +183,7 @@ def _thought(session: StepSession) -> ThoughtChange:
 
 def _edited(session: StepSession) -> list[InferenceRecord]:
     known = {(one.key, one.occurrence): one for one in [*session.image.read(journal.load, session.id), *session.memory.paid]}
-    asked = {one.place[:2]: one for one in session.source.asked}
+    asked = {**session.memory.answered, **{one.place[:2]: one for one in session.source.asked}}
     found = []
     for key, text in session.memory.edited.items():
         if (one := asked.get(key)) is not None:

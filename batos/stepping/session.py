@@ -18,7 +18,7 @@ from batos.autotelic.change_types import Ground
 from batos.bridge.inference import Inference
 from batos.config import Settings
 from batos.config.limits import Limits, limit
-from batos.errors import DeadlineExceeded, InvalidInput
+from batos.errors import DeadlineExceeded, InvalidInput, UnknownSession
 from batos.image import continuations, history, journal, ledger
 from batos.image.living_image import ImageLimits, LivingImage, mirror
 from batos.image.mission_record import AskedQuestion, MissionRecord, is_question
@@ -117,7 +117,7 @@ class StepSession:
         """True if something was changed since the mission was thought up to here."""
         self.runs: list[MethodRun] = []
         """Runs of methods up to here, in the order in which they ended."""
-        self._runs_so_far, self._touched = 0, False
+        self._runs_so_far, self._touched, self._is_closed = 0, False, False
         self.rail: list[Transition] = []
         """Transitions of the longest thinking again with the present changes."""
         self._life = contextlib.AsyncExitStack()
@@ -147,6 +147,7 @@ class StepSession:
 
     async def close(self) -> None:
         """Drop the mirror, and what is under way in it."""
+        self._is_closed = True
         await self.run.close()
         await self._life.aclose()
 
@@ -250,6 +251,7 @@ class StepSession:
                     await self._to_failure()
                 else:
                     await self._to(to)
+            self._check_open()
         except TimeoutError:
             await self._anew()
             raise DeadlineExceeded(
@@ -310,8 +312,13 @@ class StepSession:
         if len(self.run.transitions) >= len(self.rail):
             self.rail = list(self.run.transitions)
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UnknownSession(f"the session {self.name!r} was closed in the middle of this; nothing was changed by it")
+
     async def _anew(self) -> None:
         """Begin to think the mission again, with all changes."""
+        self._check_open()
         if hasattr(self, "run"):
             await self.run.close()
         if self.is_changed:
@@ -354,6 +361,7 @@ class StepSession:
         if made.kind == "answer":
             key, occurrence = json.loads(made.about)
             self.memory.edited[bytes.fromhex(key), occurrence] = value
+            self.memory.answered[bytes.fromhex(key), occurrence] = self.inference(int(target))
         self.is_changed = True
 
     async def drop(self, number: int) -> None:
@@ -375,8 +383,10 @@ class StepSession:
         }
         self.is_changed, self.rail = True, []
         await self._enter()
-        for one in self.edits:
+        for place, one in enumerate(self.edits):
             if one.kind in step_edits.OF_IMAGE:
+                # what was dropped may have been of the same place: then the value before is another one
+                self.edits[place] = one._replace(before=self.stage.image.read(step_edits.value_at, one.kind, one.target))
                 await self._apply(one)
 
     async def ahead(self) -> StepSession:

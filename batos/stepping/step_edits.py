@@ -17,7 +17,7 @@ from batos.errors import InvalidInput, UnknownTarget
 from batos.image import history
 from batos.image.history import uncut
 from batos.mind.cycle_stepper import as_tuples
-from batos.objects import Intent, Method, Primitive, Root, UvmObject, find
+from batos.objects import Intent, Method, Primitive, Root, SlotDict, SlotList, UvmObject, find
 from batos.tools import connections
 
 CHARS = 100_000
@@ -26,6 +26,8 @@ OF_IMAGE = ("slot", "prompt", "method", "facet", "intent", "model")
 OF_MISSION = ("answer", "cycle", "reply")
 _PROPOSED: Mapping[str, str] = {"prompt": "meta_prompt", "method": "method", "facet": "facet", "intent": "intent", "model": "model"}
 """Kind of an edit -> kind of change (`batos.autotelic.change_types`), which checks and applies it."""
+_CHANGED = (str, int, float, bool, tuple, list, dict, SlotList, SlotDict, Intent, Method)
+"""Classes of values of slots that may be changed: not the trees in which BAT OS itself keeps things."""
 _FIXED = ("state*", "parent*", "persona", "number", "machine")  # slots of a cycle that make it the cycle that it is
 
 
@@ -96,6 +98,8 @@ def apply_edit(root: Root, edit: StepEdit, ground: Ground, name: str) -> None:
         raise InvalidInput(f"{edit.target!r} is a method; change it as a method, so that the guardian sees its source")
     inherited = find(holder, slot)
     like = held if held is not None or inherited is None else inherited[1]
+    if isinstance(like, str) and not isinstance(edit.value, str):
+        raise InvalidInput(f"{edit.target!r} holds a text; a text that looks like JSON is written in quotes: {json.dumps(str(edit.value))}")
     if isinstance(like, Intent):
         if not isinstance(edit.value, str):
             raise InvalidInput(f"{edit.target!r} is an intent, which is a text")
@@ -124,10 +128,9 @@ def place_of(root: Root, target: str) -> tuple[UvmObject, str]:
     if connections.is_connection(root, holder) or holder is root["lobby"]._slots.get("tools"):
         raise InvalidInput(f"{path!r} is a connection; `batos tools` changes it")
     held = holder._slots.get(slot)
-    if isinstance(held, UvmObject | Primitive):
-        raise InvalidInput(
-            f"{target!r} holds {'an object' if isinstance(held, UvmObject) else 'a behaviour of host code'}, which is not changed here"
-        )
+    if held is not None and not isinstance(held, _CHANGED):
+        code = "a behaviour of host code" if isinstance(held, Primitive) else "no plain data"
+        raise InvalidInput(f"{target!r} holds {'an object' if isinstance(held, UvmObject) else code}, which is not changed here")
     return holder, slot
 
 

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from batos import scope
-from batos.errors import DeadlineExceeded, InvalidInput
+from batos.errors import BatosSignal, DeadlineExceeded, InvalidInput
 from batos.image import effects, history
 from batos.image.effects import DONE
 from batos.methods.runtime import parameters_in
+from batos.mind.inference import PromptTooLong
 from batos.mind.messages import deliver
 from batos.objects import Method, Root, UvmObject
 from batos.objects.json_form import plain
@@ -90,6 +91,10 @@ async def _within(session: StepSession, work: Any, inferences: int) -> Any:
         return plain(value)
     except TimeoutError:
         raise DeadlineExceeded(f"it was not done within {session.limits.go_s:g} s") from None
+    except PromptTooLong as found:
+        raise found.cause from None
+    except BatosSignal as signal:  # a question, a call of a tool that was not made then, a model to be provided
+        raise InvalidInput(f"a mission would wait here, which is not tried: {type(signal).__name__} {signal}".strip()) from None
     finally:
         session.memory.allowance, session.memory.error = 0, failure
         source.asked[:], session.runs[:] = asked, runs

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from ZODB.POSException import POSKeyError
 
-from batos.errors import Busy, HistoryGone, UnknownSession
+from batos.errors import Busy, HistoryGone, InvalidInput, UnknownSession
 from batos.image.living_image import LivingImage
 from batos.stepping.session import FAILURE, StepLimits, StepParts, SteppedMission, StepSession, method_mission, stepped_mission
 
@@ -44,15 +44,24 @@ class StepSessions:
         :raises UnknownMission: if there is none of that id.
         :raises MissionFolded: if only a line of it is left.
         :raises Busy: if as many are open as may be.
+        :raises InvalidInput: if the session of that name is of another mission.
         """
+        self._check_of(name, id)
         if name not in self._open:
             mission = await asyncio.to_thread(self._image.read, stepped_mission, self._image, id)
             await self._opened(name, mission, FAILURE if at is None else at, inferences)
 
     async def open_method(self, name: str, message: tuple[str, str, list[Any], dict[str, Any]], inferences: int) -> None:
         """Open a session for one message to an object, and send it there: target, selector, arguments, and those by name."""
+        mission = method_mission(*message)
+        self._check_of(name, mission.record.id)
         if name not in self._open:
-            await self._opened(name, method_mission(*message), "end", inferences)
+            await self._opened(name, mission, "end", inferences)
+
+    def _check_of(self, name: str, id: str) -> None:
+        held = self._open.get(name)
+        if held is not None and held.id != id:
+            raise InvalidInput(f"the session {name!r} is of {held.id!r}; choose another name for one of {id!r}")
 
     async def _opened(self, name: str, mission: SteppedMission, at: int | str, inferences: int) -> None:
         if len(self._open) + len(self._opening) >= self._limits.sessions or name in self._opening:
@@ -66,6 +75,7 @@ class StepSessions:
                 await session.close()
                 raise
             self._open[name] = session
+            self.continued.pop(name, None)  # of an earlier session of this name
         finally:
             self._opening.discard(name)
 

@@ -30,6 +30,8 @@ class StepMemory:
     """Inferences that the session has paid for."""
     edited: dict[journal.Key, str] = field(default_factory=dict)
     """Texts that the user put in the place of answers, also of such as never came."""
+    answered: dict[journal.Key, AskedInference] = field(default_factory=dict)
+    """Inferences that those texts answer, also where the mission is not thought up to there again."""
     allowance: int = 0
     """Number of inferences that may still be paid for."""
     error: dict[str, Any] | None = None

@@ -16,7 +16,7 @@ from batos.image import ledger
 from batos.image.grants import ALLOW, DENY, GrantRecord
 from batos.objects import Method, Primitive
 from batos.wire.schemas import OPS
-from tests.support.missions import FakeInference, answer, submit
+from tests.support.missions import FakeInference, Listened, answer, submit
 from tests.support.tea_connection import Shop
 from tests.support.tool_missions import connected
 
@@ -29,6 +29,7 @@ METHODS = {
     "count_words_": "def count_words_(self, text):\n    words = text.split(',')\n    count = len(words)\n    return count\n",
 }
 """Methods of `brick`."""
+ANSWER = "Rest a while, then look at it again tomorrow."
 
 
 class Desk:
@@ -267,3 +268,25 @@ KINDS: Mapping[str, Callable[[Failing, str], Awaitable[dict[str, Any]]]] = {
     "grant refused": _grant_refused,
 }
 """Kind of failure -> makes a mission that ends so."""
+
+
+async def failed(world: Failing, kind: str, id: str = "m1") -> dict[str, Any]:
+    """A mission that failed; from then on the model answers."""
+    ended = await KINDS[kind](world, id)
+    world.mend()
+    return ended["error"]  # type: ignore[no-any-return]
+
+
+async def opened(world: Failing, id: str = "m1", **more: Any) -> dict[str, Any]:
+    return await world.desk.ask("step.open", id=id, session="s", **more)
+
+
+async def edit(world: Failing, kind: str, target: str, value: Any = None, **more: Any) -> dict[str, Any]:
+    return await world.desk.ask("step.edit", session="s", kind=kind, target=target, value=value, **more)
+
+
+async def continued(world: Failing, id: str = "m1", **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The reply, and the end of the mission that goes on."""
+    heard = Listened(world.kernel, id)
+    reply = await world.desk.ask("step.continue", session="s", **more)
+    return reply, await heard.end()

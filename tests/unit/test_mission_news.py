@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batos.bus import EventBus, MissionEnded, StateEntered
-from batos.image import LivingImage, ledger
+from batos.image import LivingImage, continuations, ledger
 from batos.image.mission_index import Line
 from batos.mind.events import Events
 from batos.missions import mission_news
@@ -150,3 +150,29 @@ async def test_of_a_crowd_that_waits_ends_are_told_at_once_and_pauses_in_turns(h
     await heard.image.system(ledger.set_paused, ids[7], True)
     assert heard.look() == [(ids[7], "state", "PAUSED")]  # what is watched is read each time
     stop()
+
+
+async def test_a_mission_that_was_continued_ends_once_more(heard: Heard) -> None:
+    image = heard.image
+    await image.system(accept, "a")
+    heard.look()
+    await image.system(fail, "a")
+    assert [kind for _, kind, _ in heard.look()] == ["state", "result"]
+    await image.system(lambda root: continuations.go_on(root, "a", "", "again", continuations.ThoughtChange(), ()))
+    assert heard.look() == []
+    assert not heard.events.is_told("a")
+    await image.system(complete, "a")
+    assert heard.look() == [("a", "state", "COMPLETE"), ("a", "result", "COMPLETE")]
+    assert heard.look() == []
+    assert [one.state for one in heard.ends] == ["FAILED", "COMPLETE"]
+
+
+async def test_an_end_that_was_told_and_is_not_settled_is_told_once(heard: Heard) -> None:
+    image = heard.image
+    await image.system(accept, "a")
+    heard.look()
+    await image.system(lambda root: ledger.complete(ledger.mission_of(root, "a"), {"text": "done", "persona": "ROBIN"}, None))
+    assert len(heard.look()) == 2
+    assert heard.look() == []
+    await image.system(ledger.settle, "a")
+    assert heard.look() == []

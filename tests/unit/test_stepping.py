@@ -15,38 +15,14 @@ from batos.image import journal, ledger
 from batos.image.grants import ALLOW, GrantRecord
 from batos.objects import Method
 from batos.stepping.session import StepLimits
-from tests.support.failing_missions import BRIEF, KINDS, METHODS, Failing, asked, failing
-from tests.support.missions import FakeInference, Listened, answer, mind, submit
-
-ANSWER = "Rest a while, then look at it again tomorrow."
+from tests.support.failing_missions import ANSWER, BRIEF, KINDS, METHODS, Failing, asked, continued, edit, failed, failing, opened
+from tests.support.missions import FakeInference, answer, mind, submit
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[Failing]:
     async with failing(tmp_path) as world:
         yield world
-
-
-async def failed(world: Failing, kind: str, id: str = "m1") -> dict[str, Any]:
-    """A mission that failed; from then on the model answers."""
-    ended = await KINDS[kind](world, id)
-    world.mend()
-    return ended["error"]  # type: ignore[no-any-return]
-
-
-async def opened(world: Failing, id: str = "m1", **more: Any) -> dict[str, Any]:
-    return await world.desk.ask("step.open", id=id, session="s", **more)
-
-
-async def edit(world: Failing, kind: str, target: str, value: Any = None, **more: Any) -> dict[str, Any]:
-    return await world.desk.ask("step.edit", session="s", kind=kind, target=target, value=value, **more)
-
-
-async def continued(world: Failing, id: str = "m1", **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The reply, and the end of the mission that goes on."""
-    heard = Listened(world.kernel, id)
-    reply = await world.desk.ask("step.continue", session="s", **more)
-    return reply, await heard.end()
 
 
 def written(world: Failing) -> list[bytes]:
