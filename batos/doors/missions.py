@@ -188,7 +188,7 @@ class TurnMissions:
 
     async def _id_of(self, turn: ChatTurn, known: list[LoggedTurn]) -> str:
         """Return the id of a turn's mission. A request without a name is another turn where it was answered some time ago, or failed. It is
-        another turn at once where its client declares that it does not repeat requests, and the answer was sent whole or is being sent.
+        another turn at once where its client declares that it repeats no request, and the answer was sent whole or is under way.
 
         :param known: the last mission of the same request, if there was one.
         """
