@@ -391,7 +391,7 @@ def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
 
 
 def invented(text: str, found: Sequence[RecalledPassage], brief: str) -> list[str]:
-    """Return an answer's figures, and its words with a capital inside a sentence, that are not in the passages, their titles or the brief."""
+    """Return an answer's figures, and words with a capital inside a sentence, that are not in the passages, their titles or the brief."""
     given = " ".join([brief, *map(_given, found)])
     figures, words = set(_FIGURE.findall(given)), {word.casefold() for word in _WORD.findall(given)}
     new: list[str] = []
