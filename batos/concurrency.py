@@ -90,7 +90,7 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
 class Lifetime(contextlib.AsyncExitStack):
     """Lifetime of one stage of the daemon: its resources and background tasks, ended in reverse order when the block is left.
 
-    Whoever begins a task, it has the context variables of the code that made the lifetime.
+    Each task has the context variables of the code that made the lifetime, not those of the code that begins the task.
     """
 
     def __init__(self, on_failed: Callable[[str, BaseException], object] | None = None) -> None:
@@ -178,8 +178,8 @@ class SingleFlight(Generic[T]):
     loop's thread.
 
     A caller that is cancelled does not cancel the work. Work that has ended is no longer under way, even before its callbacks have run: a
-    caller in the very turn of the loop in which it ends begins it anew. So no caller ever waits for a task that is done. An await of such
-    a task (or of a `shield` around it) does not yield, and a loop around it would keep the callbacks from running for ever.
+    caller in the very turn of the loop in which it ends begins it anew. So no caller ever waits for a task that is done. An await of such a
+    task (or of a `shield` around it) does not yield. A loop around it would keep the callbacks from running for ever.
     """
 
     def __init__(self, name: str) -> None:

@@ -2,8 +2,8 @@
 
     python -I -S confinement.py PARENT_PID MODULE MEMORY_BYTES IDLE_S PATH ...
 
-It imports MODULE from the PATHs, locks itself up (`batos/sandbox/jail.py`), and answers requests on its standard input until that ends,
-until none came for IDLE_S seconds, or until it has grown. Linux kills it when its parent dies, however that dies.
+It imports MODULE from the PATHs, locks itself up (`batos/sandbox/jail.py`), and answers requests on its standard input. It ends with its
+input, when none came for IDLE_S seconds, or when it has grown. Linux kills it when its parent dies, however that dies.
 
 A request is a head (JSON: `request`, `bytes`, `seconds`) and that many bytes. The answer is the values that `MODULE.serve(request,
 data)` yields, each as JSON, then a mark that says how it ended. Each frame is its length (four bytes, big-endian), a tag of one byte,

@@ -52,8 +52,8 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     :param on_started: called once missions are accepted and the state of the models is known, or a little later.
     :param reload: reads the settings again; without it SIGHUP ends the daemon.
 
-    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stalled for
-    `StallLimits.stall_s`, once the image is recovered: before that it may take the time it needs.
+    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good. It ends with `EXIT_STALLED` if the loop has stalled
+    for `StallLimits.stall_s`, once the image is recovered: before that it may take the time it needs.
     :raises BatosError: if it cannot start.
     """
     surroundings = supervision()

@@ -440,8 +440,8 @@ class EmbedderFailed(BatosError):
 class ProvisioningFailed(InferenceFailed):
     """The model of an inference cannot be provided. Provisioning retries every `ProvisionLimits.retry_s`; the attempt is not repeated.
 
-    `cause` is one of: disk_full, registry (it cannot be reached, or will not give the model), model_missing (no registry has it),
-    recipe (a Modelfile or a file that it names), truncated, server_error, refused, malformed (what Ollama did instead), stopping, internal.
+    `cause` is one of: disk_full; registry (it cannot be reached, or will not give the model); model_missing (no registry has it); recipe (a
+    Modelfile or a file that it names); truncated, server_error, refused, malformed (what Ollama did instead); stopping; internal.
     """
 
     code = "provisioning_failed"

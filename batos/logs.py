@@ -10,8 +10,8 @@ from typing import Any, TextIO, cast
 def _without_rich() -> None:
     """Keep rich, and what it imports, out of the daemon's memory (10 MB): it runs for months and draws nothing.
 
-    structlog imports rich to draw tracebacks, httpx imports it for a command line of its own. Both do without. Whoever imports rich itself
-    gets it.
+    structlog imports rich to draw tracebacks, httpx imports it for a command line of its own. Both do without. Code that imports rich
+    itself gets it.
     """
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None: the import system says that there is no such module
     if "structlog" not in sys.modules and "rich" not in sys.modules:
@@ -30,8 +30,8 @@ from batos.errors import BatosError  # noqa: E402
 
 
 class _Tolerant:
-    """A stream on which a line that cannot be written is lost. Else a full disk or a closed pipe behind standard error
-    would fail a mission that was accepted and durable, for want of a line that says so."""
+    """A stream on which a line that cannot be written is lost. Else a full disk or a closed pipe behind standard error would fail a mission
+    that was accepted and durable, for want of a line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

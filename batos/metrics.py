@@ -170,7 +170,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                     self._cut_off(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a failure; a reader that left, or was cut off, is no failure."""
+        """Log a failure; a reader that left, or was cut off, is not a failure."""
         if not isinstance(sys.exception(), OSError):
             log.exception("metrics_not_served")
 

@@ -8,7 +8,7 @@ only this user and root can change its content or replace it:
 * a link on the path belongs to this user, or to root.
 
 A folder that passed once stays fit: only this user or root could change that. So its path is checked from the root downwards, each part
-after those above it have passed, and later operations by that path reach that very folder.
+after those above it have passed. Later operations by that path reach that very folder.
 """
 
 from __future__ import annotations

@@ -3,14 +3,15 @@
     python tools/check_words.py [FILE ...] [--reflow]
 
 A document (`*.md`) is checked sentence by sentence: at most 25 words between stops, colons and semicolons, no words that hide who
-acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and the texts of help. `--reflow` writes the named documents anew
-with one sentence a line, and changes nothing else. Without files, the documents are checked.
+acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and the texts of help and of raised errors. `--reflow` writes the named
+documents anew with one sentence a line, and changes nothing else. Without files, the documents and `batos/**/*.py` are checked.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ MOST_WORDS = 25
 HIDDEN = re.compile(r"\b(?:nobody|somebody|whoever|whomever|whatever it)\b", re.IGNORECASE)
 """Words that hide who acts."""
 NO_NOUN = re.compile(
-    r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|better\b|worse\b|different\b)[a-z`]", re.IGNORECASE
+    r"(?<!\bthere )\b(?:is|are|was|were) no "
+    r"(?!(?:longer|more|less|fewer|better|worse|faster|smaller|weaker|different)\b)[a-z`]",
+    re.IGNORECASE,
 )
 """"is no X" instead of "is not an X"."""
 VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to naught)\b", re.IGNORECASE)
@@ -30,6 +33,7 @@ _CODE = re.compile(r"``.+?``|`[^`]+`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _CLAUSE = re.compile(r"(?<=[;:])\s+")
 _END = re.compile(r"(?<=[.!?])[\"”*)_]*\s+(?![*+-]\s|\d+\.\s|[|#>])(?=[\"“*(_`\[]*[A-Z0-9“\"`*(\[])")
+_DRAWING = re.compile(r"[─│├└┬]|\S {3,}\S")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|No|St|Dr|Mr|Mrs)\.$")
 _BULLET = re.compile(r"^(\s*)((?:[*+-]|\d+\.)\s+)(\S.*)$")
 
@@ -138,20 +142,39 @@ def reflowed(text: str) -> str:
     return "\n".join(done) + "\n"
 
 
+def literal_text(value: ast.expr) -> str | None:
+    """Return the text of a literal, with a placeholder word for each value of an f-string; None for anything else."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return value.value
+    if isinstance(value, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "X" for part in value.values)
+    return None
+
+
+def docstring_paragraphs(node: ast.stmt) -> Iterator[str]:
+    """Yield the paragraphs of a string that is a statement, without names of parameters; tables, drawings and code are left out."""
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
+        return
+    for paragraph in re.split(r"\n\s*\n|\n(?=:)|\n(?=\* )", inspect.cleandoc(node.value.value)):
+        if not (paragraph.startswith("    ") or _DRAWING.search(paragraph)):
+            yield " ".join(re.sub(r":(?:param|raises|returns?)\b[^:]*:", "", paragraph).split())
+
+
 def of_source(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield docstrings and help texts of a source, with their lines."""
+    """Yield docstrings (those of attributes, too), help texts and the texts of raised errors of a source, with their lines."""
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if doc := ast.get_docstring(node):
-                line = node.body[0].lineno
-                for paragraph in re.split(r"\n\s*\n|\n(?=:)|\n(?=\* )", doc):
-                    yield line, " ".join(re.sub(r":(?:param|raises|returns?)\b[^:]*:", "", paragraph).split())
+            yield from ((statement.lineno, text) for statement in node.body for text in docstring_paragraphs(statement))
         elif isinstance(node, ast.Call):
             named = [k.value for k in node.keywords if k.arg in ("help", "description")]
             for value in named:
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     yield value.lineno, value.value
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            for value in node.exc.args:
+                if text := literal_text(value):
+                    yield value.lineno, text
 
 
 def documents() -> list[Path]:
@@ -159,10 +182,21 @@ def documents() -> list[Path]:
     return [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+def sources() -> list[Path]:
+    """Return the sources of the package."""
+    return sorted((ROOT / "batos").rglob("*.py"))
+
+
+def checked_by_default() -> list[Path]:
+    """Return the files that are checked where no file is named: documents and sources."""
+    return [*documents(), *sources()]
+
+
 def found_in(path: Path) -> list[str]:
     """Return what is wrong with a file."""
     parts = paragraphs(path.read_text("utf-8")) if path.suffix == ".md" else of_source(path)
-    return [f"{path.relative_to(ROOT)}:{line}: {why}" for line, text in parts for why in trouble(text)]
+    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    return [f"{shown}:{line}: {why}" for line, text in parts for why in trouble(text)]
 
 
 def main() -> int:
@@ -175,7 +209,7 @@ def main() -> int:
         for path in given.files:
             path.write_text(reflowed(path.read_text("utf-8")), "utf-8")
         return 0
-    files = [path.resolve() for path in given.files] or documents()
+    files = [path.resolve() for path in given.files] or checked_by_default()
     found = [why for path in files for why in found_in(path)]
     print("\n".join(found) or "The words are plain.")
     return int(bool(found))

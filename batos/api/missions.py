@@ -269,7 +269,7 @@ class MissionRequests:
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
     def _waiting(self, known: MissionRecord) -> Reply:
-        """Return what a mission waits for that is nobody's: another kernel may hold it back, or none."""
+        """Return what a mission without an owner waits for: another kernel may hold it back, or none."""
         if (question := known.open_question) is not None:
             return {"question": question}
         follows = known.context is not None and not self._image.read(ledger.is_final, known.context)

@@ -34,7 +34,7 @@ LIVE = ("state", "token", "tool", "provision", "revised")
 _BY_IMAGE = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT")  # states that the image tells
 _FACTS = ("state", "persona", "why", "progress", "place")  # of a status, that only that kernel knows
 _KEY_S = 1.0  # seconds after which a kernel is tried again that does not know this one's key yet: it learns it with its next look
-_STALE = 50  # watches of a connection that nobody needs any more, and that only its end ends
+_STALE = 50  # watches of a connection that no client needs any more, and that only its end ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RelayLimits(Limits):
     again_s: float = limit(10.0, gt=0, le=3600)
     """seconds until one that could not be reached is tried again"""
     idle_s: float = limit(60.0, gt=0, le=3600)
-    """seconds for which a connection is kept that nobody uses"""
+    """seconds for which an unused connection is kept"""
 
 
 class KernelPlace(NamedTuple):
@@ -145,7 +145,7 @@ class Relay:
     # --- lines
 
     def _wanted(self, owners: Mapping[str, str], places: Mapping[str, KernelPlace]) -> dict[str, list[str]]:
-        """Return the missions to follow, by kernel: those that somebody watches first."""
+        """Return the missions to follow, by kernel: those with watchers first."""
         all_of_them = self._events.is_followed(LIVE)
         elsewhere = [(id, name) for id, name in owners.items() if name in places and not self._events.is_told(id)]
         wanted: dict[str, list[str]] = {}
@@ -162,7 +162,7 @@ class Relay:
             if line is not None:
                 self._close(place.name)
             line = self._lines[place.name] = _Line(place)
-            line.client.add_done_callback(lambda known: known.exception())  # that nobody waits for it is no fault
+            line.client.add_done_callback(lambda known: known.exception())  # an end without a waiting caller is not a fault
             line.task = self._tasks.start(self._hold(line), f"connection to {place.name}", "relay")
         line.used = now
         return line

@@ -71,7 +71,7 @@ class ToolRequests:
 
     @handles(schemas.ToolDescribeRequest)
     async def describe(self, request: schemas.ToolDescribeRequest, client: Recipient) -> Reply:
-        """Read a description that is no schema."""
+        """Read a description that is not a schema."""
         from batos.tools import descriptions  # late: it loads connectors
         from batos.tools.description_form import to_json
 

@@ -2,7 +2,7 @@
 
 take up nothing, hand the lead over ─ missions under way end, for so long ─ stop: what is left is given back, and does not count as tried
 
-Missions are accepted until the end: they are on disk then, and nobody's, so another kernel takes them up.
+Missions are accepted until the end: they are on disk then and have no owner, so another kernel takes them up.
 """
 
 from __future__ import annotations

@@ -354,8 +354,8 @@ class ModelRuntime:
         return Sight(self.model_of, self._sees, self._seen, self._seeing)
 
     def uses_tools(self, model: str) -> bool | None:
-        """Return True if a model can ask for tools by itself, as its Ollama says or a probe found out, and is large enough to be trusted
-        with that; None as long as its Ollama has not said it."""
+        """Return True if a model can ask for tools by itself and is large enough to be trusted with that. Its Ollama says so, or a probe
+        found it out; None as long as its Ollama has not said it."""
         can = self.capabilities(model)
         if can is None:
             return None if self.places else False

@@ -3,7 +3,7 @@
 take_addresses ─ open_storage ─ connect_models ─ keep_image ─ open_memory ─ open_tools ─ build_missions ─ open_transport ─ start_work
 
 Stages are left in reverse order: the system's own work ends first, then missions, so that their last results still leave through the
-transport, and the image is closed when no part uses it. A stage takes what it needs from earlier stages, never from later ones.
+transport. The image is closed when no part uses it. A stage takes what it needs from earlier stages, never from later ones.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ToolStage:
         await self.membership.describe(acts=True)
 
     async def joined(self) -> None:
-        """Let the image act here as soon as another kernel that serves it does: then it is no copy. Return when it may."""
+        """Let the image act here as soon as another kernel that serves it does: then the image is not a copy. Return when it may."""
         while self.toolbox.tied():
             if any(one.acts for one in self.membership.alive()):
                 try:

@@ -144,8 +144,8 @@ def evenness(counts: Mapping[str, int], kinds: int) -> float:
 
 
 def spread(similarities: Sequence[Sequence[float]]) -> float:
-    """Return the entropy of order 2 of a set by its similarity matrix (the logarithm of its Vendi score), as a share of the greatest
-    possible value.
+    """Return the entropy of order 2 of a set by its similarity matrix, as a share of the greatest possible value: the logarithm of its
+    Vendi score.
 
     :param similarities: similarities of each member to the earlier ones: a triangle.
     """

@@ -157,7 +157,7 @@ class Heartbeat:
                 await self._sleep(self._interval)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts for `info`: the time of the next beat (seconds since the epoch), the mission of the last, their number, and
+        """Return the facts for `info`: the time of the next beat (seconds since the epoch), the mission of the last, and their number; also
         the number of beats in a row that brought nothing new."""
         return self._image.read(_facts)
 

@@ -6,7 +6,7 @@ proposed ─ kept                        pulled, probed, its personas made
 kept     ─ undone                      by its user
 
 Everything pulled and made is recorded (`changes.PREPARED`) before it is done: `model`, whether it is `pulled`, `by` whom (`here`, `itself`,
-`user`), the `bytes` that came and those that were `counted`, the `layers` that were begun, its `voices`; `cleared`, once all of that is
+`user`), the `bytes` that came and those that were `counted`; the `layers` that were begun, its `voices`; `cleared`, once all of that is
 removed again.
 """
 

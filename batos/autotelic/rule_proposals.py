@@ -253,8 +253,8 @@ def _training(root: Root, ground: Ground) -> Iterator[Proposal]:
 
 
 def learned(root: Root) -> tuple[int, int]:
-    """Return the number of methods written, and of missions that failed because no method could be written, since the expert for methods
-    was made or its training was decided.
+    """Return the number of methods written, and of missions that failed because no method could be written. Both count since the expert for
+    methods was made, or its training was decided.
     """
     since = max(
         (one["built"] or 0.0 for one in model_registry.describe_experts(root) if one["model"] == model_registry.speaks_methods(root)),

@@ -234,7 +234,7 @@ _ONE = ("tools", "tools_failed")  # tables of which an audit is told one key: a 
 
 
 class Levels(NamedTuple):
-    """Counters that the daemon keeps since its start, and levels: states that are no counts."""
+    """Counters that the daemon keeps since its start, and levels: states that are not counts."""
 
     counters: dict[str, dict[str, int]]
     """Table -> key -> counter; a bucket stores the growth."""

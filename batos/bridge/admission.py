@@ -1,8 +1,8 @@
 """Admission of inferences: order, turns at the models, and waiting.
 
 Two loads that evict each other (`Load`) must not alternate, because each switch loads the weights again. So missions on a loaded model may
-pass earlier ones, within a bound (`Fairness`), and a mission whose load would evict another's waits until the missions on that one have
-ended (`AdmissionGate`). The queue of missions and the gate keep one bound together: a mission has one `Ticket` for both.
+pass earlier ones, within a bound (`Fairness`). A mission whose load would evict another's waits until the missions on that one have ended
+(`AdmissionGate`). The queue of missions and the gate keep one bound together: a mission has one `Ticket` for both.
 
 A load is not a model's name but what Ollama keeps in memory for it: the weights, the adapters on them, and the options of the runner.
 Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter, or another
@@ -80,10 +80,10 @@ class Ticket:
 class Fairness:
     """Bound on overtaking, in missions and in seconds.
 
-    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block, rank and a later number may
-    go before another, so no mission is overtaken by `count` missions or more; and none is overtaken any more once `seconds` have passed
-    since it first was. A bound on each mission's own count would say the same, but in a long queue all waiting missions reach it
-    together, and the rest is first come, first served, just when grouping is needed most.
+    Missions are counted in blocks: numbers 0 to `count - 1`, and so on. Only a mission of the same block and rank, and a later number, may
+    go before another. So no mission is overtaken by `count` missions or more. Once `seconds` have passed since a mission was first
+    overtaken, none passes it any more. A bound on each mission's own count would say the same, but in a long queue all waiting missions
+    reach it together. The rest is then first come, first served, just when grouping is needed most.
 
     For the same reason a block is no longer than what is served in `seconds`. Blocks are powers of two, so that a shorter one is a part
     of a longer one and the bound holds while their length changes.

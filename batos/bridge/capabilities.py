@@ -141,8 +141,8 @@ def making_of(made: modelfile.Modelfile) -> str:
 
 def content_of(shown: Mapping[str, Any]) -> str:
     """Return the name of what decides the answers of a model: equal on two Ollamas that have the same files, though the digests of their
-    manifests may differ (a manifest may name the absolute path of a file that it came from). An expert is named by its recipe: its
-    weights may be computed on each machine. "" if the Modelfile cannot be read.
+    manifests may differ. A manifest may name the absolute path of a file that it came from. An expert is named by its recipe: its weights
+    may be computed on each machine. "" if the Modelfile cannot be read.
 
     :param shown: answer of `/api/show`.
     """

@@ -136,7 +136,7 @@ def connect(host: str) -> AsyncClient:
     try:
         return _whole_chats()(address.url, timeout=timeout, trust_env=False, transport=carrier, auth=address.user)
     except (ValueError, httpx.InvalidURL) as e:
-        raise ConfigError(f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
+        raise ConfigError(f"setting 'inference.host' or 'inference.hosts', or OLLAMA_HOST: {host!r} is not a valid address ({e})") from None
 
 
 _TOOLS: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("tools", default=())

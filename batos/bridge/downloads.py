@@ -288,7 +288,7 @@ async def _recorded(folder: Path | None, layers: set[str]) -> None:
 
 async def clear_when_quiet(folder: Path, layers: Collection[str], since: float | None) -> list[str]:
     """Delete the files of a cancelled pull. Return their names. A pull that was cancelled before its first layer was reported may create
-    files a moment later, so the search is repeated until no file has come for `QUIET_S`.
+    files a moment later. So the search is repeated until no file has come for `QUIET_S`.
 
     :param layers: layers that the pull had begun.
     :param since: parts that were written since this time are its, too; None: there may be those of another pull.

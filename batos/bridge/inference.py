@@ -39,8 +39,8 @@ class ChatRequest:
     for each turn and at the end for the user's message: they are part of the key. `images` are the same in base64, as they are sent.
     `tools` are offered to the model, in the form of Ollama's API; they are part of the key.
 
-    `before_sent` is called each time just before the request leaves, when its turn has come; what it raises is raised. It is no part of the
-    answer's key.
+    `before_sent` is called each time just before the request leaves, when its turn has come; what it raises is raised. It is not part of
+    the answer's key.
     """
 
     model: str
@@ -68,8 +68,8 @@ class ChatReply:
     `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
     runaway generation.
 
-    `calls` are those of offered tools that the model asks for: pairs of a tool's name and its arguments as a JSON object, which nobody has
-    checked against the tool's schema.
+    `calls` are those of offered tools that the model asks for: pairs of a tool's name and its arguments as a JSON object, not yet checked
+    against the tool's schema.
     """
 
     text: str

@@ -1,9 +1,9 @@
 """Model output: separate thought from answer, detect loops, and clean fences.
 
-Some models write thought and answer into one text: `<think>…</think>` and similar marks before, or within, the answer. A mark counts
-where a text begins with it, as in Ollama's own parser (ollama/thinking/parser.go), after another thought, and after a short opening
-such as "Sure.". A closing mark alone ends the thought that the model's template opened. In code, and in a sentence about such marks,
-they are text.
+Some models write thought and answer into one text: `<think>…</think>` and similar marks before, or within, the answer. A mark counts where
+a text begins with it, as in Ollama's own parser (ollama/thinking/parser.go). It also counts after another thought, and after a short
+opening such as "Sure.". A closing mark alone ends the thought that the model's template opened. In code, and in a sentence about such
+marks, they are text.
 
 An answer is processed as it streams: text and thought apart, watched for loops.
 """

@@ -83,7 +83,7 @@ class Profile(BaseModel):
     direct: dict[str, Any] = {}
     """Options of an answer that is thought about in one inference: it may be longer than each of several."""
     plain: dict[str, Any] = {}
-    """Options of an answer in nobody's voice: there is no Modelfile of a persona that says how warm it is."""
+    """Options of an answer without a persona's voice: there is no Modelfile of a persona that says how warm it is."""
     made: dict[str, Modelfile] = {}
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """Selection of models: the one that meets a mission's needs, and the one that thinks.
 
 Of the installed models that meet the needs it takes the best, by the same rating as the profile `auto`. Otherwise it takes, of those that
-can be pulled, the smallest download that is no weaker than the current model, or the strongest if none is that strong; the user's own
-registry goes before the shipped catalogue. One sentence gives the reason for the choice, or for finding none.
+can be pulled, the smallest download that is no weaker than the current model. If none is that strong, it takes the strongest; the user's
+own registry goes before the shipped catalogue. One sentence gives the reason for the choice, or for finding none.
 
 The settings name the models that think; with the profile `auto` it is the best that the user's own Ollama has, else an installed one.
 `auto` pulls nothing, takes no model that BAT OS made itself, and gives its choice and the reason in one sentence.

@@ -2,8 +2,8 @@ r"""Structured output: JSON schemas that Ollama can turn into grammars, JSON in 
 
 llama.cpp's converter knows a part of JSON Schema and fails badly on the rest. A pattern with `\d`, or one that repeats something more than
 2,000 times, kills Ollama's runner with everything else that it was doing. Others are refused as invalid schemas. With `[^x]` or `.` in a
-pattern, or a quote in a property's name, its grammar produces text that is not JSON. So everything that is not known to be safe is left
-out of what is sent, and the caller checks the answer against the whole schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
+pattern, or a quote in a property's name, its grammar produces text that is not JSON. So everything that is not known to be safe is left out
+of what is sent. The caller checks the answer against the whole schema. Tried on 0.17.4 and 0.21.0 (`tests/contract`).
 
 JSON is found between other words, and closed if only its end is missing.
 
@@ -272,8 +272,8 @@ async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, r
     """Return an answer to `prompt` of the form `form`.
 
     What can be put right without the model is. Else it is asked again, with what was wrong; the last time, if there are two or more,
-    without a schema and with its words instead, since constrained output may loop or never end (ollama#15502, ollama#18567).
-    A schema that Ollama refuses is left out at once.
+    without a schema and with its words instead: constrained output may loop or never end (ollama#15502, ollama#18567). A schema that Ollama
+    refuses is left out at once.
 
     :param repairs: greatest number of further requests.
     :param raw_chars: characters of each refused answer that the failure keeps.

@@ -1,5 +1,5 @@
-"""The verbs `keys`, `console` and `doors`: CURVE keys with their roles, the link to the web console with its sessions, and
-address and token of the interfaces for clients of other makers."""
+"""The verbs `keys`, `console` and `doors`: CURVE keys with their roles; the link to the web console with its sessions; address and token of
+the interfaces for clients of other makers."""
 
 from __future__ import annotations
 

@@ -215,13 +215,13 @@ def _read(file: Path, option: str) -> str:
     except OSError as e:
         raise typer.BadParameter(f"{option} {file}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:
-        raise typer.BadParameter(f"{option} {file}: the file is no text in UTF-8: {e}") from None
+        raise typer.BadParameter(f"{option} {file}: the file is not text in UTF-8: {e}") from None
 
 
 def briefs_in(text: str) -> list[dict[str, Any]]:
     """Return the briefs of a file: one a line; blank lines and those that begin with `#` are none.
 
-    :raises typer.BadParameter: for a line that is no brief, or if there is none.
+    :raises typer.BadParameter: for a line that is not a brief, or if there is none.
     """
     found: list[dict[str, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):

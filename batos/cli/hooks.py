@@ -134,7 +134,7 @@ def _usage(one: dict[str, Any], secret: str, doors: str | None, output: Output) 
         f"             {address}?token={secret}"
     )
     if not doors:
-        output.note("this daemon has no doors (setting doors.enabled): nobody can call the hook", "yellow")
+        output.note("this daemon has no doors (setting doors.enabled): the hook cannot be called", "yellow")
 
 
 def _state(one: dict[str, Any]) -> str:

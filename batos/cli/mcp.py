@@ -102,4 +102,4 @@ class DaemonConnection(Connection):
         try:
             yield events
         finally:
-            hearing.cancel()  # it ends by itself: whoever is cancelled here may wait for nothing more
+            hearing.cancel()  # it ends by itself: a cancelled task may wait for nothing more

@@ -209,8 +209,8 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 def written(came: dict[str, Any]) -> str:
     """Return how a method was written, and the doubts about it. `amended`: it is one edit away from a draft.
 
-    Doubts are: candidates that differed, examples that prove little or leave something open, or many refused candidates before one
-    passed the only example (docs/training.md has the share of those that are wrong).
+    Doubts are: candidates that differed, examples that prove little or leave something open, or many refused candidates before one passed
+    the only example. The page docs/training.md has the share of doubted methods that are wrong.
 
     :param came: its provenance.
     """

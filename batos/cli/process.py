@@ -74,7 +74,7 @@ def _told(error: BatosError, as_json: bool) -> int:
 
 
 def flushed(code: int) -> int:
-    """Flush the output while an error can still be reported: a result that could not be written is no success.
+    """Flush the output while an error can still be reported: a result that could not be written is not a success.
 
     :returns: the exit code, that of the error if it would be 0.
     """

@@ -61,7 +61,7 @@ class StepLines:
         self._client, self.reply, self._output = client, reply, output
         self.session = str(reply["session"])
         self.seat: Keyboard | None = None
-        """The keyboard that questions go to; None where nobody can be asked."""
+        """The keyboard that questions go to; None where there is no keyboard."""
         self.is_over = False
         """True once the user has left, or the mission goes on."""
         shown = {"rail": step_view.show_rail, "prompts": step_view.show_inferences, "tools": step_view.show_tools,
@@ -216,7 +216,7 @@ class StepLines:
 
     async def _continue(self, rest: str) -> None:
         if self.seat is None:
-            raise InvalidInput("nobody can be asked here; `continue! NOTE` takes the changes over without a question")
+            raise InvalidInput("there is no keyboard to answer a question here; `continue! NOTE` takes the changes over without a question")
         ahead = await self._client.step_continue(self.session, dry=True)
         step_view.show_diff(ahead, self._output)
         if "why_not" in ahead:

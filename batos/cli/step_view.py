@@ -17,7 +17,7 @@ Reply = Mapping[str, Any]
 
 
 class SilentOutput(Output):
-    """Output that nobody reads: with `--json` only the document at the end is printed."""
+    """Output that is dropped: with `--json` only the document at the end is printed."""
 
     @cached_property
     def console(self) -> Console:

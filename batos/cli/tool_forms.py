@@ -53,7 +53,7 @@ def form_of(name: str, place: Place, address: str, output: Output) -> Reply | No
 
 
 async def _described(client: Client, place: Place, output: Output) -> Reply:
-    """Return `form` (None: nobody could fill it), `by` (rule or model), and `notes`."""
+    """Return `form` (None: it could not be filled), `by` (rule or model), and `notes`."""
     options: Reply = {
         option: place.options[option] for option in ("env", "folders", "memory_mib", "without_walls") if option in place.options
     }
@@ -137,7 +137,7 @@ def _confirm(name: str, place: Place, found: Reply, output: Output) -> None:
         raise typer.BadParameter(f"--yes is for what is read by rule, and a model filled this form: {how}, or answer without --yes")
     if output.as_json or not sys.stdin.isatty():
         more = " or accept it with --yes" if found["by"] == "rule" else ""
-        raise typer.BadParameter(f"the form is shown before it counts, and here nobody can be asked: {how}{more}")
+        raise typer.BadParameter(f"the form is shown before it counts, and here there is no terminal to ask at: {how}{more}")
     typer.confirm(f"Add {name} with these operations?", abort=True)
 
 

@@ -243,7 +243,7 @@ def absolute_command(kind: str, text: str) -> str:
     found = shutil.which(os.path.expanduser(words[0]))
     if found is None:
         raise typer.BadParameter(
-            f"the program {words[0]!r} is not there: it is no file that runs, nor in a folder of PATH; install it first"
+            f"the program {words[0]!r} is not there: it is neither a file that runs, nor in a folder of PATH; install it first"
         )
     found = os.path.abspath(found)
     if found == words[0]:

@@ -1,11 +1,11 @@
 """Membership: this daemon as one of the kernels that serve an image, and what it learns of the others.
 
-One task gives signs of life. Another looks every `image.look_s`: it reads those of others, declares gone who is silent, takes the lead
-where nobody has it, and calls those that want to see what others committed (`on_look`). A kernel that finds itself declared gone registers
-anew under another name and goes on; what it had under way is another's (`on_renamed`). What only one kernel may do is entered and left with
-the lead (`on_lead`).
+One task gives signs of life. Another looks every `image.look_s`: it reads those of others, declares silent kernels gone, and takes the lead
+where no kernel has it. Then it calls those that want to see what others committed (`on_look`). A kernel that finds itself declared gone
+registers anew under another name and goes on; what it had under way is another's (`on_renamed`). What only one kernel may do is entered and
+left with the lead (`on_lead`).
 
-`Alone` is the membership of a daemon that has its image to itself: it leads always and looks at nobody.
+`Alone` is the membership of a daemon that has its image to itself: it leads always and looks at no other kernel.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Membership:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look at the others, and lead if nobody does, while the block runs. Then leave."""
+        """Look at the others, and lead if no other kernel does, while the block runs. Then leave."""
         tasks = Background()
         looking = tasks.start(self._look_again(), "kernels")
         beating = tasks.start(self._beat_again(), "signs of life")
@@ -383,7 +383,7 @@ class Alone(Membership):
         """Do nothing: there are no others."""
 
     async def describe(self, **facts: Any) -> None:
-        """Do nothing: nobody reads it."""
+        """Do nothing: no other kernel reads it."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -401,7 +401,7 @@ class Alone(Membership):
         await self._lead.settled()
 
     async def leave(self) -> None:
-        """Do nothing: nobody hears of it."""
+        """Do nothing: no other kernel hears of it."""
 
     async def drain(self) -> None:
         """Take up no missions from now on."""

@@ -1,6 +1,6 @@
 """Presence: signs of life of the kernels of one image, and the judgement that one is silent.
 
-On PostgreSQL a kernel renews a row of a side table and holds an advisory lock of a session, which the server frees within milliseconds
+On PostgreSQL a kernel renews a row of a side table and holds an advisory lock of a session. The server frees that lock within milliseconds
 when the process ends. Elsewhere it renews its record in the image. Who is silent is a guess of each observer, by its own clock: no clocks
 are compared. A wrong guess costs what was under way, since only a write in the image makes a kernel gone (`batos.image.kernels`).
 """

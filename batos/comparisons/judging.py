@@ -74,7 +74,7 @@ def check_rules(rules: Sequence[str]) -> None:
     for rule in rules:
         name, colon, text = rule.partition(":")
         if name not in RULES or (colon and (name not in ("exact", "contains") or not text)):
-            raise InvalidInput(f"{rule!r} is no rule; there are: {', '.join(RULES)}, and exact:TEXT, contains:TEXT")
+            raise InvalidInput(f"{rule!r} is not a valid rule; there are: {', '.join(RULES)}, and exact:TEXT, contains:TEXT")
 
 
 def by_rules(rules: Sequence[str], pair: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def report(record: UvmObject, *, is_at: bool) -> dict[str, Any]:
 
 
 def _cut(side: Mapping[str, Any], chars: int) -> dict[str, Any]:
-    """Return a side with at most so many characters of its text."""
+    """Return a side with at most `chars` characters of its text."""
     text = side["text"]
     return {**side, "text": text if len(text) <= chars else text[: chars - 1] + "…"}
 

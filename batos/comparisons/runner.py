@@ -1,8 +1,8 @@
 """Runner of comparisons: one at a time, behind users' missions, each pair thought through in two mirrors of the image.
 
-What is paid for, each pair and each judgement are durable when they are there, so that a comparison that was killed, stopped or out of its
-budget goes on where it was, and pays nothing twice. Nothing in a mirror reaches the image or acts outside: a recorded mission sees what
-its tools answered then, and a thought that would call a tool anew is left out, with the reason.
+What is paid for, each pair and each judgement are durable when they are there. So a comparison that was killed, stopped or out of its
+budget goes on where it was, and pays nothing twice. Nothing in a mirror reaches the image or acts outside: a recorded mission sees what its
+tools answered then, and a thought that would call a tool anew is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CompareRunner:
         :raises BatosError: saying why it makes no sense.
         """
         if asked.judge not in records.JUDGES:
-            raise InvalidInput(f"{asked.judge!r} is no judge; there are: {', '.join(records.JUDGES)}")
+            raise InvalidInput(f"{asked.judge!r} is not a valid judge; there are: {', '.join(records.JUDGES)}")
         if asked.judge == RULES:
             judging.check_rules(asked.rules)
         elif asked.rules:

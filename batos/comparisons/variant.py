@@ -1,7 +1,7 @@
 """Variants: what a comparison sets against what there is. A variant is plain values, is applied in a mirror, and is promoted in the image.
 
-There are four kinds, which may come together: other slots of a persona (of a codex file, or one by one), another persona in its place,
-another model (its slot `model`), other settings of thought.
+There are four kinds, which may come together: other slots of a persona (of a codex file, or one by one); another persona in its place;
+another model (its slot `model`); other settings of thought.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _slot(name: str, text: str, given: str, models: Collection[str], personas: C
         return {"intent": text}
     allowed = (*_TEXTS, "pillars", "model", *_CHOICES, *SETTINGS)
     raise InvalidInput(
-        f"{given!r} is no slot that a comparison changes, and no setting of thought{nearest(name, allowed)}; allowed are "
+        f"{given!r} is not a slot that a comparison changes, nor a setting of thought{nearest(name, allowed)}; allowed are "
         f"{', '.join(allowed)}, and guidance such as sage_facet_"
     )
 

@@ -1,6 +1,6 @@
 """The settings that a user may turn, in the sections of `batos.toml`, and their table for `batos config` and the documentation.
 
-Other bounds of the house are no settings: each is the default of a dataclass of `batos.config.limits.Limits` beside its code.
+Other bounds of the house are not settings: each is the default of a dataclass of `batos.config.limits.Limits` beside its code.
 """
 
 from __future__ import annotations

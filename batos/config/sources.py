@@ -1,6 +1,6 @@
 """Sources of settings: flags, the environment, choices made while the daemon ran, a file, the defaults.
 
-Each name that is no setting is refused with the one that was perhaps meant; a former name is accepted with a note.
+Each name that is not a setting is refused with the one that was perhaps meant; a former name is accepted with a note.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Given:
     def take(self, values: Mapping[str, Any], source: str, *, notes: bool = True) -> None:
         """Take the values of a flag or a file over.
 
-        :raises ConfigError: for a name that is no setting.
+        :raises ConfigError: for a name that is not a setting.
         """
         known = names()
         for name, value in values.items():

@@ -76,7 +76,7 @@ def several(value: Any) -> Any:
 
 
 def model_names(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse an entry that is no name of a model."""
+    """Refuse an entry that is not the name of a model."""
     for name in value:
         if not re.fullmatch(MODEL_NAME, name):
             raise ValueError(f"{name!r} is not a valid name of a model; write llama3.2:3b, or several with commas between them")
@@ -98,7 +98,7 @@ def speakers(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def messages(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse an entry that is no message to an object."""
+    """Refuse an entry that is not a message to an object."""
     for entry in value:
         path, _, message = entry.rpartition(".")
         if not (all(map(_PATH_PART.fullmatch, path.split("."))) and _MESSAGE.fullmatch(message)):

@@ -81,7 +81,7 @@ class ConnectionSlot:
     def __init__(self, places: ConnectionSlots, cut_off: Callable[[], None], allow: Callable[[float], None] = lambda seconds: None) -> None:
         """
         :param cut_off: ends the connection.
-        :param allow: gives the request under way so many seconds, from its beginning.
+        :param allow: gives the request under way this number of seconds, from its beginning.
         """
         self._places, self.cut_off, self.allow = places, cut_off, allow
         self._left = False
@@ -151,7 +151,7 @@ class BrowserConnection(H11Protocol):
             self._due = self.loop.call_later(self._within_s, self.transport.abort)
 
     def _allow(self, seconds: float) -> None:
-        """Give the present request so many seconds, where it is still on its way."""
+        """Give the present request `seconds` seconds, where it is still on its way."""
         if self._due is not None:
             self._due.cancel()
             self._due = self.loop.call_at(self._begun + seconds, self.transport.abort)

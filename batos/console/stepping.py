@@ -1,6 +1,6 @@
 """Pages on which a mission is stepped into: its states as a rail, slots and prompts beside, source with the line marked, changes in place.
 
-The page is of a session (`step.*` of the wire), whose name is made of the mission's id, so that the same mission leads to the same one.
+The page is of a session (`step.*` of the wire). Its name is made of the mission's id, so that the same mission leads to the same session.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ async def edit(seat: PageContext, request: Request) -> Response:
 def _value(text: str, *, strict: bool) -> Any:
     """Return the JSON value of a text.
 
-    :param strict: False: a text that is no JSON is itself.
+    :param strict: False: a text that is not JSON is itself.
     :raises InvalidInput: if it has to be JSON and is not.
     """
     try:

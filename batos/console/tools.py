@@ -36,7 +36,7 @@ async def overview(seat: PageContext, request: Request) -> Response:
 
 
 def _with_tools_found(connection: dict[str, Any], words: str, most: int) -> dict[str, Any]:
-    """Return a connection with those of its tools whose lines have all words (`found`), at most so many (`listed`)."""
+    """Return a connection with those of its tools whose lines have all words (`found`), at most `most` (`listed`)."""
     sought = words.casefold().split()
     found = [one for one in connection["tools"] if all(word in f"{one['line']} {one['class']}".casefold() for word in sought)]
     return {**connection, "found": len(found), "listed": found[:most]}

@@ -1,7 +1,7 @@
 """Access to the doors, checked before any route, and the way of each request: to a page of the console, or to an interface for clients.
 
-A page wants the session of a browser, and no interface takes one, so that no page of another site can use what a browser holds. An
-interface wants the token. Chat clients send it in different ways: as an API key (`Authorization: Bearer`), as the password of the address
+A page wants the session of a browser, and no interface takes one. So no page of another site can use what a browser holds. An interface
+wants the token. Chat clients send it in different ways: as an API key (`Authorization: Bearer`), as the password of the address
 (`http://batos:TOKEN@127.0.0.1:5758`), or, those that know neither, in the path (`http://127.0.0.1:5758/token/TOKEN`).
 
 Below `/hooks/` no token is asked for: each hook has a secret of its own, which is checked where its body is. There, and only there, names
@@ -77,7 +77,7 @@ class DoorLimits(Limits):
     turns: int = limit(20_000, ge=10, le=1_000_000)
     """Turns whose missions are remembered; the oldest are forgotten first."""
     plain_s: float = limit(600.0, ge=1, le=86_400)
-    """Seconds for an inference that is no mission."""
+    """Seconds for an inference that is not a mission."""
     mcp_sessions: int = limit(200, ge=1, le=10_000)
     """Most sessions of MCP clients at the same time."""
     mcp_session_s: float = limit(1800.0, ge=0.05, le=7 * 86400)
@@ -138,7 +138,7 @@ class DoorGuard:
             await send(message)
 
         if path.startswith(_HOOKS):
-            place.stand()  # whoever calls has yet to prove that he may
+            place.stand()  # the caller has yet to prove that he may
             status, why = await self._checked_for_hook(headers, path.removeprefix(_HOOKS))
             await (self._refusal(path, status, why) if status else self._app)(scope, receive, send_with_headers)
             return

@@ -41,8 +41,8 @@ class Answered(NamedTuple):
 class AnswerText:
     """Answer of one mission, put together from its events.
 
-    The pieces of the answer are told as they are written. Where the whole answer is another one in the end, it follows the pieces, since
-    nobody can take back what was told.
+    The pieces of the answer are told as they are written. Where the whole answer is another one in the end, it follows the pieces: sent
+    pieces cannot be taken back.
     """
 
     def __init__(self, mission: str, schema: dict[str, Any] | None) -> None:

@@ -24,7 +24,7 @@ from batos.errors import BatosError, Busy, InvalidInput
 
 log = structlog.get_logger("batos.doors")
 
-GONE = 499  # the client left before its answer: nobody reads it
+GONE = 499  # the client left before its answer, which is not read
 _NO_TASK = ("", "none", "null", "undefined")
 Parts = AsyncIterator[AnswerPart | Answered]
 

@@ -219,7 +219,7 @@ async def body_of(request: Request, limits: DoorLimits) -> dict[str, Any]:
     """Return the JSON object in a request's body.
 
     :raises MessageTooLarge: past the limit of its bytes; what is above is not read.
-    :raises MalformedMessage: for a body that is no JSON object.
+    :raises MalformedMessage: for a body that is not a JSON object.
     """
     taken = bytearray()
     async for piece in request.stream():

@@ -1,7 +1,7 @@
 """Missions of MCP clients: given, waited for, told and answered. Knows nothing of the protocol.
 
-The daemon is this process (`/mcp`), or another one behind the wire (`batos mcp`): `McpDaemon` is what both can do. Whoever stops waiting
-ends nothing; the mission goes on.
+The daemon is this process (`/mcp`), or another one behind the wire (`batos mcp`): `McpDaemon` is what both can do. A client that stops
+waiting ends nothing; the mission goes on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class McpTalk(Protocol):
     async def answer(self, mission: str, question: MissionQuestion, settled: AbstractAsyncContextManager[EventSource]) -> str | None:
         """Have the client ask its user. Return the answer; None if there is none.
 
-        :param settled: events of the mission; where they show that the question is settled, nobody is asked any longer.
+        :param settled: events of the mission; where they show that the question is settled, the user is not asked any longer.
         """
         ...
 

@@ -190,7 +190,7 @@ FORMS: Mapping[str, McpToolForm] = {
         McpToolForm(
             "submit", "Give a mission",
             "Give BAT OS a mission: a question, or something to be done with its memory and the tools that its user granted. It is durable "
-            f"when this returns, and survives restarts; whoever stops waiting ends nothing. {_OUTCOME}",
+            f"when this returns, and survives restarts; a client that stops waiting ends nothing. {_OUTCOME}",
             SubmitArguments, MissionOutcome, repeats=True,
         ),
         McpToolForm(

@@ -187,8 +187,8 @@ class TurnMissions:
     # --- which mission it is
 
     async def _id_of(self, turn: ChatTurn, known: list[LoggedTurn]) -> str:
-        """Return the id of a turn's mission. A request without a name is another turn where it was answered some time ago, or failed; and
-        at once where its client says that it does not send it again, and the answer was told to its end, or is being told to somebody.
+        """Return the id of a turn's mission. A request without a name is another turn where it was answered some time ago, or failed. It is
+        another turn at once where its client declares that it repeats no request, and the answer was sent whole or is under way.
 
         :param known: the last mission of the same request, if there was one.
         """

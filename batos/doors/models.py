@@ -43,7 +43,7 @@ class ModelNames:
     async def known(self, name: str) -> str:
         """Return a model's name as it is listed.
 
-        :raises UnknownPersona: if it is no model of the doors.
+        :raises UnknownPersona: if it is not a model of the doors.
         """
         names = await self.all()
         found = name.casefold().removesuffix(LATEST)
@@ -54,7 +54,7 @@ class ModelNames:
     async def chosen(self, model: str) -> ChosenModel:
         """Return who answers under a model's name.
 
-        :raises UnknownPersona: if it is no model of the doors.
+        :raises UnknownPersona: if it is not a model of the doors.
         :raises InvalidInput: for the embedder, which answers nothing.
         """
         name, _, rest = (found := model.casefold().removesuffix(LATEST)).partition(":")

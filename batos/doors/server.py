@@ -1,7 +1,7 @@
 """The daemon's HTTP server: its sockets on loopback, what is served there, its end.
 
-At rest there are only sockets that listen. The web server and what is behind it are loaded when somebody connects for the first time,
-the console's pages when the first of them is asked for.
+At rest there are only sockets that listen. The web server and what is behind it are loaded with the first connection; the console's pages
+are loaded when the first page is asked for.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Doors:
         """Serve until `stop`.
 
         :param handler: answers requests: the dispatcher.
-        :param plain: the model that is asked where a request is no mission.
+        :param plain: the model that is asked where a request is not a mission.
         :param listen: subscribes to a kind of events of all missions (`Events.listen`).
         :param follow: likewise, also to thoughts under way at other kernels (`Events.follow`); None: there are none.
         :param turns: log of turns that several kernels share; None: a file of the data folder.

@@ -1,6 +1,6 @@
 """Turns of a chat: which words are the same conversation, which mission a turn is, and the brief that it becomes. Pure functions.
 
-Also the interface of plain inferences, which are no missions: the daemon's composition root implements it.
+Also the interface of plain inferences, which are not missions: the daemon's composition root implements it.
 """
 
 from __future__ import annotations

@@ -116,9 +116,8 @@ KNOWN = 4.2
 """Highest cost of an adapted method."""
 _LIKE = 2.5  # highest cost of an adapted or composed method that casts doubt on another method
 _CHANCE = (2.64, 3.24, -0.81, -0.27, 0.14)
-"""Log odds that an adapted or composed method is right: a constant, and the factors of its share of the weight, its cost, the number of
-words in the request, and the number of specific examples. Logistic regression on 176 searches of tasks for validation
-(docs/synthesis.md).
+"""Log odds that an adapted or composed method is right: a constant; and the factors of its share of the weight, its cost, the number of
+words in the request, and the number of specific examples. Logistic regression on 176 searches of tasks for validation (docs/synthesis.md).
 """
 _WORDS = 40  # greatest number of words that count: no fitted request had more
 AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5

@@ -1,8 +1,8 @@
 """The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image.
 
 A message without a method, or with an Intent, becomes a cycle: IDLE → DECOMPOSING (gather facts) → DELEGATING (a model writes) →
-SYNTHESIZING (guardian, sandbox, trials), and after a refusal back to DELEGATING with the reasons, a bounded number of times → COMPLETE
-(installed). All of it happens in the mission's own transaction.
+SYNTHESIZING (guardian, sandbox, trials) → COMPLETE (installed). After a refusal it goes back to DELEGATING with the reasons, a bounded
+number of times. All of it happens in the mission's own transaction.
 
 The module also warms up the tables of the search while the daemon is idle: they are the same for each search, and stay for the life of the
 process.
@@ -87,7 +87,7 @@ _RECENT = 256  # missions that are looked at for a message, the newest
 def is_warm_up_wanted(root: Root, writer: str) -> bool:
     """Return True if an expert for methods is likely to write soon: only its searches need the tables, which take 100 MB.
 
-    Where no object was sent a message lately, none is expected: whoever gives briefs does not pay for methods.
+    Where no object was sent a message lately, none is expected: a user who gives briefs does not pay for methods.
 
     :param writer: the setting `methods.writer`.
     """
@@ -300,7 +300,7 @@ async def try_out(cycle: UvmObject) -> str:
     if not reasons and cycle.written_by != "rule" and (whole := await search.add_edge_case(source)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
-    if not reasons and cycle.written_by != "rule" and not session.candidates and not session.readings:  # nobody can say what it reads
+    if not reasons and cycle.written_by != "rule" and not session.candidates and not session.readings:  # what it reads is unknown
         cycle.open = await search.ambiguity(source, did)
     if not reasons:
         cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries

@@ -78,7 +78,7 @@ def _target(root: Root, path: str) -> UvmObject | None:
 
 def recorded_answers(root: Root, holder: UvmObject, method: Method, before: float) -> dict[str, Any]:
     """Return what tools are known to answer, by `CONNECTION.TOOL`, for trials of a method's next version: what they answered in the mission
-    in which the method first acted, as far as they are still described so, and what it was doubted for.
+    in which the method first acted, as far as they are still described so; also what it was doubted for.
 
     :param before: see `method_doubts.about`.
     """

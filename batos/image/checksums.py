@@ -32,7 +32,7 @@ from batos import private_files
 from batos.image import zodb_patches
 
 _STOP = b"."
-_NOTHING = b"}."  # the pickle of an empty dict: an extension that is not empty is unpickled by whoever reads it
+_NOTHING = b"}."  # the pickle of an empty dict: an extension that is not empty is unpickled by each reader
 _SUM = struct.Struct(">I")
 SUM_BYTES = _SUM.size + len(_STOP)
 SEAL_BYTES = _SUM.size

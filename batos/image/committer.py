@@ -1,9 +1,8 @@
 """Committer: the one thread that commits everything, in order.
 
-Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a
-group (those that arrived during the last round), and the commits of *units of work*. A round commits one group, then
-the waiting units, then syncs the file once for all of them. The loop's futures are resolved when the round's work is
-durable.
+Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a group (those that arrived
+during the last round); and the commits of *units of work*. A round commits one group, then the waiting units, then syncs the file once for
+all of them. The loop's futures are resolved when the round's work is durable.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Committer:
         self._storage = base_of(db.storage)
         self._syncer = zodb_patches.Syncer(self._storage)
         self.turn: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-        """Holds back a group until other kernels have committed theirs; set by whoever registers this one."""
+        """Holds back a group until other kernels have committed theirs; set where this kernel is registered."""
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
         self._away = ""  # why the server of the image does not answer
@@ -373,7 +372,7 @@ class Committer:
             f"the storage failed while committing ({cause!r}); whether that commit is on disk shows at the next start"
         )
         for job in done:
-            if job.failed is not None:  # nobody may take the storage's own error for a commit that did not happen
+            if job.failed is not None:  # no caller may take the storage's own error for a commit that did not happen
                 job.failed = self._failure
         self._loop.call_soon_threadsafe(self._refuse_all)
 

@@ -1,8 +1,8 @@
 """Continuations: missions that go on after their user stepped into them, and the changes that were made for it.
 
-The changes are kept as a mission of its own, which is COMPLETE from its first moment: `M.step1` mends `M`. So they have a note, a place in
-the list and in the history of what they changed, and can be undone like any other mission's. The mended mission goes on under its own id:
-its record says so, and its failures stay in the ledger. All of it is one transaction.
+The changes are kept as a mission of its own, which is COMPLETE from its first moment: `M.step1` mends `M`. So they have a note, and a place
+in the list and in the history of what they changed. They can be undone like any other mission's. The mended mission goes on under its own
+id: its record says so, and its failures stay in the ledger. All of it is one transaction.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Fence of the lead: what a kernel commits as the leader, it commits only while it leads.
 
-Of several kernels on one image one leads, and has the work that must run once. It may lose the lead without knowing it: it stood still
-for longer than its lease, say. So that work runs inside a fence, which follows its tasks (`batos.scope.Scope.lead`): each system
-transaction and each unit that they begin looks whether the record of the lead names this kernel and this term, and has the storage
-compare that record when it commits (`readCurrent`). No part that does the work needs to know. A mission is in no fence: it is fenced by
-its own record, and goes on whoever leads.
+Of several kernels on one image one leads, and has the work that must run once. It may lose the lead without knowing it: it stood still for
+longer than its lease, say. So that work runs inside a fence, which follows its tasks (`batos.scope.Scope.lead`). Each system transaction
+and each unit that they begin checks that the record of the lead names this kernel and this term. It has the storage compare that record
+when it commits (`readCurrent`). No part that does the work needs to know. A mission is in no fence: it is fenced by its own record, and
+goes on under any leader.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Fence(NamedTuple):
         return function(root, *args)
 
     def run_or_drop(self, root: Root, function: Callable[..., Any], *args: Any) -> None:
-        """System transaction that nobody waits for: run another one, if the lead is held."""
+        """System transaction without a waiting caller: run another one, if the lead is held."""
         try:
             self.check(root)
         except LeadLost:

@@ -2,7 +2,7 @@
 
 The identity is made once and never changes; keys of effects derive from it. The epoch is a random text that every start replaces, in both
 places. An image acts only where both agree and the file still is the one that was written there. So a copied folder, a fork, a restored
-backup and an older image that was put in place may not act until their user resumes it: their unfinished missions would act twice.
+backup, or an older image put in place may not act until its user resumes it: its unfinished missions would act twice.
 
 A start first names the next epoch in the file, too, then commits it, then names it alone. A resume names it alone, then commits it.
 A process that dies in between leaves what acts able to act, and what is suspended, suspended.
@@ -114,7 +114,7 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
 
 
 async def join(image: LivingImage, file: pathlib.Path | None) -> ActingState:
-    """Let a further machine act: another kernel that serves the same image acts now, so that the image is no copy.
+    """Let a further machine act: another kernel that serves the same image acts now, so that the image is not a copy.
 
     :raises OSError: if the file cannot be written.
     """

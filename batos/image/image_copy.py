@@ -125,8 +125,8 @@ def copy_image(source: str, target: str, data: pathlib.Path, progress: CopyProgr
     :param data: the data folder, which has the file of the identity of an image on a server.
     :raises ConfigError: for a URI that no storage answers to, or twice the same.
     :raises ImageLocked: if a daemon uses one of them.
-    :raises ImageError: if there is no image at the source, one at the target, no room, or a difference; what was copied until then is no
-        image for any daemon.
+    :raises ImageError: if there is no image at the source, one at the target, no room, or a difference; a daemon does not accept what was
+        copied until then as an image.
     """
     progress = progress or CopyProgress()
     _check_uris(source, target)
@@ -142,7 +142,7 @@ def copy_image(source: str, target: str, data: pathlib.Path, progress: CopyProgr
 
 
 class _Original:
-    """Image that is copied, open and in nobody else's use until the stack closes."""
+    """Image that is copied, open and in exclusive use until the stack closes."""
 
     def __init__(self, stack: contextlib.ExitStack, uri: str, data: pathlib.Path) -> None:
         path = file_path(uri)

@@ -131,7 +131,7 @@ class Lead(Persistent):
     __module__ = "batos.image"
 
     kernel = ""
-    """Name of the leader; empty: nobody leads."""
+    """Name of the leader; empty: no kernel leads."""
     term = 0
     """Number of the lead: it rises with each leader."""
 
@@ -277,7 +277,7 @@ def end_all(root: Root) -> None:
 
 
 def take_lead(root: Root, name: str) -> int:
-    """Take the lead if nobody living has it; return the term if the kernel leads now, else 0."""
+    """Take the lead if no living kernel has it; return the term if the kernel leads now, else 0."""
     lead: Lead = root[KERNELS].lead
     if lead.kernel == name:
         return lead.term

@@ -72,8 +72,8 @@ def forgive_attempt(mission: Any, most: int) -> bool:
     """Take back the count of an attempt in which a daemon died, if it made progress; return True if so. Part of a
     system transaction.
 
-    :param most: inferences in the journal above which no progress is seen: a mission may not ask for more, whatever
-        it paid for.
+    :param most: inferences in the journal above which no progress is seen: a mission may not ask for more, even of inferences already paid
+        for.
     """
     begun_with, held = tuple(mission.begun_with), _held(mission)
     if not mission.attempts or begun_with == ATTEMPT_OVER or held <= begun_with or held[0] > most:
@@ -364,7 +364,7 @@ def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], fi
 
     :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
         can come while the commit is under way.
-    :raises Overtaken: if it is another kernel's. What is nobody's may be ended by any.
+    :raises Overtaken: if it is another kernel's. Any kernel may end a mission without an owner.
     """
     ledger, mission = ledger_of(root), mission_of(root, id)
     if mission.state in FINAL:
@@ -613,7 +613,7 @@ def answer_question(root: Root, id: str, text: str, number: int | None, may_gran
     if found.get("grant") and not may_grant:
         raise RoleRefused(
             f"question {found['number']} of mission {id!r} lets it do more than think (a method change more than its receiver, a model be "
-            "pulled), and needs the role operate; an operator answers it"
+            "pulled); it needs the role operate, and an operator answers it"
         )
     if found["answer"] is not None and found["answer"] != text:
         raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")

@@ -106,7 +106,7 @@ class MissionRecord:
     folded: bool = False
     """True if one line is all that the image keeps of the mission."""
     kernel: str = ""
-    """Kernel that thinks it through, or did; empty: nobody, or the one daemon that has the image to itself."""
+    """Kernel that thinks it through, or did; empty: no kernel, or the one daemon that has the image to itself."""
     cancelled: bool = False
     """True if its user cancelled it at another kernel than the one that thinks it through, which ends it."""
     resumed: bool = False

@@ -22,7 +22,7 @@ END, FAILURE, QUESTION, CHANGE, DOUBT, SCHEDULE = "end", "failure", "question", 
 FACTS = (END, FAILURE, QUESTION, CHANGE, DOUBT, SCHEDULE)
 """Facts that notices tell."""
 USUAL = (FAILURE, QUESTION, DOUBT, SCHEDULE)
-"""Facts that a channel tells where its user names none: those that wait for somebody."""
+"""Facts that a channel tells where its user names none: those that wait for the user."""
 MOST_CHANNELS = 50
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 _ORIGIN = re.compile(r"[a-z][a-z_-]{0,31}\Z")

@@ -4,7 +4,7 @@ A fact (a mission ended, failed, asks; a schedule stopped; …) is noted in the 
 wants it, so that no kill loses it. A message takes what waits for its channel. It is an effect: INTENDED on disk, with its words, before
 its first byte leaves, and its outcome is on disk before anything else is told there. So a kill leaves one message in doubt at most.
 
-The outbox is no part of `lobby`: an undo takes back what a mission did, not what was told of it.
+The outbox is not part of `lobby`: an undo takes back what a mission did, not what was told of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.notices")
 SYSTEM = "system"
-"""Origin of missions of the system's own; their ends are told to nobody."""
+"""Origin of missions of the system's own; their ends are not told."""
 MOST_WAITING = 500
 """Notices that wait for one channel; more are only counted."""
 KEPT = 500
@@ -414,7 +414,7 @@ def _any_channel(root: Root) -> bool:
 
 
 def _guarded(noting: Callable[..., None], root: Root, mission: Any, *args: Any) -> None:
-    """Note a fact of a mission. What is wrong with it must not keep the mission from its end: then it is told to nobody but the log."""
+    """Note a fact of a mission. What is wrong with it must not keep the mission from its end: then only the log has the notice."""
     try:
         noting(root, mission, *args)
     except (BatosError, ValueError, TypeError, AttributeError, KeyError) as e:

@@ -1,8 +1,8 @@
 """Ownership: which kernel thinks a mission through, as a slot of the mission's record.
 
-The record is written by a *claim* (the counting of an attempt) and by the commit of a cycle, so the storage lets one of two kernels
-through: no lease is asked in a commit. What else an attempt writes of its mission (journal, effects, failures) asks for the owner, and
-depends on the record as it read it, so that a claim at the same moment comes before it or after it.
+The record is written by a *claim* (the counting of an attempt) and by the commit of a cycle. So the storage lets one of two kernels
+through. No lease is asked in a commit. What else an attempt writes of its mission (journal, effects, failures) asks for the owner, and
+depends on the record as it read it. So a claim at the same moment comes before it or after it.
 
 Where one daemon has the image to itself (`kernels.me` is empty), all is its own, and nothing is read or written for it.
 """
@@ -21,7 +21,7 @@ class Overtaken(BatosSignal):
 
     def __init__(self, mission: str, owner: str, kernel: str) -> None:
         """
-        :param owner: the kernel that has it; empty: nobody.
+        :param owner: the kernel that has it; empty: no kernel.
         :param kernel: the one that thought that it was its own.
         """
         super().__init__(f"mission {mission!r} is {owner or 'nobody'}'s, not {kernel}'s")
@@ -29,12 +29,12 @@ class Overtaken(BatosSignal):
 
 
 def owner_of(mission: Any) -> str:
-    """Return the name of the kernel that thinks a mission through; empty: nobody."""
+    """Return the name of the kernel that thinks a mission through; empty: no kernel."""
     return str(getattr(mission, "kernel", ""))
 
 
 def free(root: Root, mission: Any) -> bool:
-    """Return True if this kernel may take up a mission, or end it: it is nobody's, its own, or that of a kernel that is gone."""
+    """Return True if this kernel may take up a mission, or end it: it has no owner, or is its own, or that of a kernel that is gone."""
     if not (me := kernels.me(root)):
         return True
     owner = owner_of(mission)
@@ -82,7 +82,7 @@ def is_own(root: Root, mission: Any) -> bool:
 
 
 def require_free(root: Root, mission: Any) -> None:
-    """Make sure that this kernel may end a mission: what is nobody's, anybody may.
+    """Make sure that this kernel may end a mission: any kernel may end one without an owner.
 
     :raises Overtaken: if it is another's.
     """
@@ -94,7 +94,7 @@ def require_free(root: Root, mission: Any) -> None:
 
 
 def give_back(root: Root, mission: Any) -> None:
-    """Make a mission of this kernel nobody's. Part of a system transaction."""
+    """Give up a mission of this kernel: it has no owner then. Part of a system transaction."""
     me = kernels.me(root)
     if me and owner_of(mission) == me:
         mission.kernel = ""

@@ -185,7 +185,7 @@ class ExclusiveUse(Protocol):
     """Use of an image by one daemon at a time."""
 
     def ensure(self) -> bool:
-        """Return True if this daemon still holds it, after its server was away; take it again if nobody has.
+        """Return True if this daemon still holds it, after its server was away; take it again if no other daemon has it.
 
         :raises ImageFailed: if another daemon took it.
         """
@@ -207,7 +207,7 @@ class NoServer:
 
 def use_exclusively(db: ZODB.DB, uri: str, on_lost: Callable[[BaseException], None]) -> ExclusiveUse:
     """Take the image of a server for this daemon alone. It blocks for up to `LEASE_S` where a daemon on another machine ended without
-    saying so, and the server is no PostgreSQL.
+    saying so, and the server is not PostgreSQL.
 
     :param on_lost: called from another thread if another daemon took the image while its server was away.
     :raises ImageLocked: if another daemon uses it; names that one.
@@ -482,8 +482,8 @@ class _RenewedRecord:
 
 
 class _SharedRecord(_RenewedRecord):
-    """Use of the image with others that have registered as kernels. It has no record of its own: only an exclusive one is ended that
-    nobody renews."""
+    """Use of the image with others that have registered as kernels. It has no record of its own: only an exclusive one that is not renewed
+    is ended."""
 
     def __init__(self, db: ZODB.DB, uri: str) -> None:
         self._db, self._uri = db, uri

@@ -1,9 +1,8 @@
 """Undo and redo of a mission's transaction, by a three-way merge, in a transaction of its own.
 
-Nothing is rolled back. Each part (a slot, an item, a member) of an object that the mission wrote gets its value from
-before, if it still has the one that the mission gave it. Changes of others to other parts stay. Later work that
-depends on the mission is a named *conflict*: a part that was changed again; an object that the mission made and that
-was changed since, or that something else refers to by now.
+Nothing is rolled back. A part (a slot, an item, a member) that the mission wrote gets its value from before, if it still has the mission's
+value. Changes of others to other parts stay. Later work that depends on the mission is a named *conflict*: a part that was changed again;
+an object that the mission made and that was changed since, or that something else refers to by now.
 
 Objects that the mission made stay in the file, out of reach, until a pack: so no reference ever leads nowhere, and
 everything can be redone. Left out are the mission's own record and thought, its journal and failures, and what other
@@ -301,7 +300,7 @@ def _depends(db: ZODB.DB, root: Root, change: TransactionChange, plan: UndoPlan,
         more = set().union(*(_refs(change.at[oid]) for oid in more)) & made - out
     for oid in out:
         now = _working(plan, root, oid)
-        connection.readCurrent(connection.get(oid))  # so that nobody changes it until this is committed
+        connection.readCurrent(connection.get(oid))  # so that no other transaction changes it until this commit
         for part in {**change.at[oid], **now}:
             if not same_value(change.at[oid].get(part, MISSING), now.get(part, MISSING)):
                 plan.conflicts.append(_clash(db, root, oid, part, now.get(part, MISSING)))

@@ -170,7 +170,7 @@ class Upkeep:
         self._under_way = name
         self._progress.begin(name)
         self._task = asyncio.create_task(self._timed(name, work), name=f"upkeep {name}")
-        return await asyncio.shield(self._task)  # it goes on without whoever asked for it
+        return await asyncio.shield(self._task)  # it goes on without the caller
 
     async def _timed(self, name: str, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         begun = time.monotonic()
@@ -257,5 +257,5 @@ class Upkeep:
 async def _or_skipped(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
-    except (BatosError, OSError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
+    except (BatosError, OSError) as e:  # a pack is under way; a full disk; damage, which the walk names: the next run will do
         log.warning("upkeep_skipped", error=str(e))

@@ -421,8 +421,8 @@ def boundaries(
     """Return the first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in
     all.
 
-    Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its sentences' profiles from
-    their mean, and a cut costs `beta` times the mean scatter of a sentence.
+    Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its sentences' profiles from their mean. A
+    cut costs `beta` times the mean scatter of a sentence.
 
     :param vectors: rows of length 1.
     :param lengths: lengths of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.

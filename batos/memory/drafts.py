@@ -149,7 +149,7 @@ def day_in_name(name: str) -> int:
 
 
 def date_order(texts: Iterable[str]) -> tuple[str, bool]:
-    """Return the order of day and month in the dates of a file, which are given in the file's order, and True if that is certain.
+    """Return the order of day and month in the dates of a file, and True if that is certain. The dates are given in the file's order.
 
     One date that allows only one reading decides. Otherwise the order wins in which time moves forward, in smaller steps.
     """

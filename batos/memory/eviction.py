@@ -5,8 +5,8 @@ neither is read. When there are more chunks than the memory is to hold, those wi
 record of a mission of which one line is left (`batos.image.retention`) goes too (*folded*). Sections with similar meaning, or of one
 document, form a cluster. Reads of the image and of arrays only; any thread.
 
-Access statistics: reads are counted in memory, by chunk, and written now and then, by section, as a score that halves every
-`half_life_s` and the time of the last read. A kill loses what was not yet written. A section without statistics is recorded when the
+Access statistics: reads are counted in memory, by chunk, and written now and then, by section. Written are a score that halves every
+`half_life_s`, and the time of the last read. A kill loses what was not yet written. A section without statistics is recorded when the
 curator first sees it, as if read then.
 """
 

@@ -1,9 +1,9 @@
 """Ingest: turn files into documents of the memory.
 
-The queue of paths is stored in the image, so that ingest continues after a `kill -9`. A child process reads each file: one that freezes
-its reader, or makes it grow, is refused and does not affect the daemon. Sections are stored in transactions of bounded size. They are
-known by their content, so that what is already stored, from an interrupted attempt or an earlier version of the file, is neither stored
-nor embedded again; the others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
+The queue of paths is stored in the image, so that ingest continues after a `kill -9`. A child process reads each file: one that freezes its
+reader, or makes it grow, is refused and does not affect the daemon. Sections are stored in transactions of bounded size. They are known by
+their content. So what is already stored, from an interrupted attempt or an earlier version of the file, is neither stored nor embedded
+again; the others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Reading:
         return self._child.pid is not None
 
     async def close(self) -> None:
-        """End the child, at whatever it is."""
+        """End the child, even in the middle of its work."""
         await self._child.close()
 
 

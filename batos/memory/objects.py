@@ -4,9 +4,9 @@ They answer messages, so that moving from one to the next is sending: a chunk it
 a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds only what differs, so
 that a chunk is little more than its text on disk.
 
-The origin of a document tells who stated its content: a file, the user, a tool, or the system itself. A statement by the system is no
-evidence of a fact. Mostly the kind of the document gives its origin, also for documents older than origins; for a note, the note itself
-or the record of its mission does. `memory_contents` reports all of it as plain values.
+The origin of a document tells who stated its content: a file, the user, a tool, or the system itself. A statement by the system is not
+evidence of a fact. Mostly the kind of the document gives its origin, also for documents older than origins; for a note, the note itself or
+the record of its mission does. `memory_contents` reports all of it as plain values.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def vouched(root: Root) -> frozenset[int]:
 
 
 def none_vouched() -> LLTreeSet:
-    """Return the tree of `vouched`. The 0 in it is no document's number and stays: two transactions that add to an empty tree would
+    """Return the tree of `vouched`. The 0 in it is not the number of a document and stays: two transactions that add to an empty tree would
     conflict.
     """
     return LLTreeSet([0])

@@ -4,7 +4,7 @@ Two units of work that add at the same time do not conflict, because the tree of
 recorded, also without touching a part. `tidy` merges small parts and `purge` removes dropped entries for good: upkeep, in system
 transactions.
 
-The newest parts are in a record of their own (`Tail`): an addition writes that record and not a tree's leaf with all the others, which
+The newest parts are in a record of their own (`Tail`): an addition writes that record and not a tree's leaf with all the others. The leaf
 would be written whole and check every value of every entry for persistence. `Tail` packs keys and sizes and checks only the parts. Two
 concurrent additions are merged by key, and so are an addition and a merge of parts.
 

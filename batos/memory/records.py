@@ -130,7 +130,7 @@ class Epoch(Persistent):
     """Number of epochs that were taken before anything was stored: by kernels that share the image."""
 
     def take(self) -> int:
-        """Take an epoch that nobody else gets, in the open transaction."""
+        """Take an epoch that no other caller gets, in the open transaction."""
         epoch = self.value
         self.value += 1
         self.taken += 1

@@ -3,9 +3,9 @@
 It reads a snapshot in helper threads: it waits for no mission, and no mission waits for it. The embedder that made the vectors reads the
 question; if it is unavailable, words, names and days decide, and the answer says so.
 
-A passage can be merely the nearest of those there are, so a further test decides whether it speaks to the question. Recall adds passages
-to a brief, or none: a search always finds something, and a prompt is better off without most of it. An answer of the system itself is
-no evidence of a fact: it is recalled only if the user rated it +1, or asks for an earlier answer.
+A passage can be merely the nearest of those there are, so a further test decides whether it speaks to the question. Recall adds passages to
+a brief, or none: a search always finds something, and a prompt is better off without most of it. An answer of the system itself is not
+evidence of a fact: it is recalled only if the user rated it +1, or asks for an earlier answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from batos.memory.search_index import Collection
 
 COVERED = 0.6
-"""Least share of the subject's words that a chunk and its neighbours must hold, if the text does not ask and the vector does not decide."""
+"""Least share of the subject's words that a chunk and its neighbours must hold, if neither the text asks nor the vector decides."""
 ASKED = 0.5
 """The same share for a text that asks; the words that only ask are left out already."""
 _FEWEST_WORDS = 2

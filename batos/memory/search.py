@@ -78,7 +78,7 @@ class Weights(NamedTuple):
 
 WEIGHTS = Weights()
 CANDIDATES, FINALISTS = 1024, 128
-"""Number of rows that are also scored by their facts, and number of the best of these that are scored by their neighbours, which costs
+"""Number of rows that are also scored by their facts; and number of the best of these that are scored by their neighbours, which costs
 most.
 """
 _STEP, _MANY = 64, 4
@@ -283,8 +283,8 @@ def _apart(found: Array, usual: Array) -> Array:
 
 def likeness(rows: Array, vector: Array) -> Array:
     """Return the product of each row with a vector, in this thread. Memory is the bottleneck, so one thread is as fast as BLAS on all
-    processors, whose threads wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread for blocks
-    of 100,000 rows gains a fifth on an idle machine, and loses a quarter on a busy one.
+    processors. The threads of BLAS wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows). A second thread for
+    blocks of 100,000 rows gains a fifth on an idle machine, and loses a quarter on a busy one.
     """
     found: Array = np.vecdot(rows, vector)
     return found

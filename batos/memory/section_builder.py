@@ -58,8 +58,8 @@ class KnownName(NamedTuple):
 class Gazetteer:
     """Names to be found in texts, with the numbers that they stand for. It is built once, any thread may use it, and names can be added.
 
-    A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a
-    capital, so that a note called "ideas" is not pointed at by every text that has one.
+    A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a capital. So a
+    note called "ideas" is not pointed at by every text that has ideas.
     """
 
     def __init__(self, names: Iterable[tuple[str, int]] = ()) -> None:

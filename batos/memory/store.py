@@ -325,7 +325,7 @@ class Library(Persistent):
     def forget(self, document: UvmObject) -> list[int]:
         """Forget a document and all that comes from it. Return the numbers of its chunks.
 
-        Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
+        Its words and vectors are out of the index and the logs with the next `purge`; its bytes are out of the file with the next pack.
 
         :raises InvalidInput: for the summary of an archive, which stands for what it is of.
         """

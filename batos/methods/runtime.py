@@ -1,9 +1,9 @@
 """Runtime of generated methods: the guardian, the sandbox, and claims on the methods that are being written.
 
 Concurrent sends of the same missing message have it written once. Others see a method when the mission that wrote it has committed. So a
-mission that comes second leaves its unit of work, waits until the first has ended, and begins again with a view that has the method. Where
-waiting could go round in a circle, neither waits: both write, and a conflict of the database settles it. `Making` does the same inside one
-attempt.
+mission that comes second leaves its unit of work and waits until the first has ended. It begins again with a view that has the method.
+Where waiting could go round in a circle, neither waits: both write, and a conflict of the database settles it. `Making` does the same
+inside one attempt.
 """
 
 from __future__ import annotations

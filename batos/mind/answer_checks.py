@@ -9,9 +9,9 @@ Each check returns the reason why a text is not fit, in words for the user and f
 * Texts of generated methods: sentences, and everything returned or raised as it is, pass the checks. Single words are data (a filter knows
   the words that it looks for). Words that the user gave, in the name, the purpose, an example or an argument, are exempt.
 * Relevance to the brief, by shared words, and if they are too few by embeddings. The bounds were fitted on the open half of
-  `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with the embedded model's answers (148 in question): one in four shares too few
-  words with its brief, one in twenty is found to be foreign, and each of these truly is, on the held-out half as well. Of answers to
-  another brief four in five are found. An embedder that finds all texts more similar than MiniLM does finds fewer, and no false ones.
+  `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with the embedded model's answers (148 in question). One in four shares too few words
+  with its brief; one in twenty is found to be foreign, and each of these truly is, on the held-out half as well. Of answers to another
+  brief four in five are found. An embedder that finds all texts more similar than MiniLM does finds fewer, and no false ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Structured answers: a mission may bring a JSON schema, and its answer is then a JSON value that satisfies it.
 
 Checking a schema may take for ever: a pattern that backtracks, references that double. So a schema that is not plain is checked in a child
-process with a limit (`batos.mind.json_schema`), so that one mission's schema cannot delay other missions.
+process with a limit (`batos.mind.json_schema`): one mission's schema cannot delay other missions.
 """
 
 from __future__ import annotations

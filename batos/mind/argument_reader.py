@@ -1,9 +1,9 @@
 """Argument reader: fill a tool's parameters with values of a brief, by rule and without a model.
 
 Each parameter is compared with each value that has its type: by the words beside the value, its unit, the prepositions before it, the
-choices and examples that the schema names, and, where an embedder was asked, by meaning. The best assignment of all parameters together
-is taken (a beam search): a value fills one parameter, and values tend to stand in the order of the parameters. An optional parameter is
-filled only where something speaks for it. Nothing is invented: each value is one of the brief, or one that the schema names.
+choices and examples that the schema names; and by meaning, where an embedder was asked. The best assignment of all parameters together is
+taken (a beam search): a value fills one parameter, and values tend to stand in the order of the parameters. An optional parameter is filled
+only where something speaks for it. Nothing is invented: each value is one of the brief, or one that the schema names.
 """
 
 from __future__ import annotations

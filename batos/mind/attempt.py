@@ -218,7 +218,7 @@ class Attempt:
 
     @property
     def is_stepped(self) -> bool:
-        """Return True if `arrive` has to be told of each state: somebody follows the cycles, or their slots were changed."""
+        """Return True if `arrive` has to be told of each state: the cycles have followers, or their slots were changed."""
         return self.stepper is not None or bool(self.decisions.amended)
 
     async def arrive(self, cycle: UvmObject, after: int) -> None:

@@ -182,7 +182,7 @@ class _Rule(NamedTuple):
 def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> Errand | None:
     """Return the errand that a brief asks for; None for any other brief.
 
-    :param held: returns True if memory has read a file of that name: then reading it is no errand.
+    :param held: returns True if memory has read a file of that name: then reading it is not an errand.
     """
     if len(brief) > LONGEST or "```" in brief:
         return None

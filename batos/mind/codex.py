@@ -145,7 +145,7 @@ class PersonaCodex(BaseModel):
 class Routing(BaseModel):
     """Routing of a brief to its persona.
 
-    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief, T those of all personas', a the
+    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief; T those of all personas'; a the
     mean cosine of the brief to the `nearest` ones of its exemplars.
     """
 

@@ -231,7 +231,7 @@ def _chosen(attempt: Attempt, name: str, message: Mapping[str, Any], places: Seq
 
 
 def _answered(attempt: Attempt, question: str, places: Sequence[KnownPlace]) -> KnownPlace:
-    """Return the place that the answer to a question chooses; one that is no answer is asked about again."""
+    """Return the place that the answer to a question chooses; one that is not an answer is asked about again."""
     said = attempt.ask_operator(question)
     while True:
         word = said.strip(" .!`'\"").casefold()

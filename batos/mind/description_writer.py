@@ -60,7 +60,7 @@ async def describe_(holder: UvmObject, kind: str, text: str) -> dict[str, Any]:
 
     :param kind: of the connection that it is for: `http` or `program`.
     :raises InvalidInput: if the kind or the text is not valid.
-    :raises InferenceFailed: as for any inference, but for an answer that is no form.
+    :raises InferenceFailed: as for any inference, but for an answer that is not a form.
     """
     from batos.tools.description_form import FORMS, OPERATIONS, sieved, to_json  # late: only a description needs the forms
 

@@ -25,7 +25,7 @@ class Events:
     """Publishes the events of missions to their watchers, and transitions and ends of missions on the daemon's bus.
 
     Where several kernels serve one image, what another one wrote is `report`ed, and what it tells of a thought under way is `relay`ed. A
-    mission's end is told once, whoever tells it first. All methods are called on the loop's thread; a watcher must not block.
+    mission's end is told once, by the first that tells it. All methods are called on the loop's thread; a watcher must not block.
     """
 
     def __init__(self, bus: EventBus | None = None) -> None:
@@ -75,11 +75,11 @@ class Events:
         return mission in self._watchers or kind in self._listeners or (kind in _TYPED and self._bus.is_heard(_TYPED[kind]))
 
     def is_watched(self, mission: str) -> bool:
-        """Return True if somebody watches this mission."""
+        """Return True if this mission has watchers."""
         return mission in self._watchers
 
     def is_followed(self, kinds: Collection[str]) -> bool:
-        """Return True if somebody follows one of these kinds of events of all missions."""
+        """Return True if one of these kinds of events of all missions has followers."""
         return not self._followed.keys().isdisjoint(kinds)
 
     def publish(self, mission: str, event: Event) -> None:
@@ -94,7 +94,7 @@ class Events:
             self._publish_end(mission, event, here=True)
 
     def relay(self, mission: str, event: Event) -> None:
-        """Call the watchers of the mission and the watchers of this kind of event, and nobody else."""
+        """Call only the watchers of the mission and the watchers of this kind of event."""
         for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(event["type"], ())):
             watcher(event)
 

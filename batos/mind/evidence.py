@@ -381,8 +381,8 @@ def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
 def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
     """Return True if an answer keeps to the passages.
 
-    At least half of its sentences must hold mostly the words of one passage, whatever they cite, and it must have no figure and no name
-    that neither the passages nor the brief have.
+    At least half of its sentences must hold mostly the words of one passage, whatever they cite. Each figure and each name of it must be in
+    the passages or the brief.
     """
     contents, asked = [plans.content(one.text) for one in found], plans.content(brief)
     said = _sentences(text)
@@ -391,9 +391,7 @@ def keeps_to(text: str, found: Sequence[RecalledPassage], brief: str) -> bool:
 
 
 def invented(text: str, found: Sequence[RecalledPassage], brief: str) -> list[str]:
-    """Return the figures, and the words with a capital inside a sentence, of an answer that are not in the passages, their titles or the
-    brief.
-    """
+    """Return an answer's figures, and words with a capital inside a sentence, that are not in the passages, their titles or the brief."""
     given = " ".join([brief, *map(_given, found)])
     figures, words = set(_FIGURE.findall(given)), {word.casefold() for word in _WORD.findall(given)}
     new: list[str] = []

@@ -5,8 +5,8 @@ It runs at every start. A changed codex changes a persona by a three-way merge, 
 operator can accept the value of the codex.
 
 The router learns: if a user chose another persona than the router would have, the brief becomes an exemplar of that persona. Learned
-exemplars are a tree of their own in each persona, so that missions that end at the same time do not conflict, and a new codex, which
-brings its own exemplars, leaves them alone.
+exemplars are a tree of their own in each persona, so that missions that end at the same time do not conflict. A new codex, which brings its
+own exemplars, leaves them alone.
 
 The facts about personas for `batos personas` are collected here too.
 """

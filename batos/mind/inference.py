@@ -6,8 +6,8 @@ model. While a cycle is replayed under the gate it may not wait for a model: the
 for outside, and the cycle is replayed again. It is one of the signals here that end an attempt early, so that it begins anew with what it
 lacks.
 
-Answers that have begun are kept every few seconds while they come (`PartialAnswers`), so that a model goes on with them after a restart or
-a broken stream.
+Answers that have begun are kept every few seconds while they come (`PartialAnswers`). So a model goes on with them after a restart or a
+broken stream.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class AttemptTally:
         self.forged: list[UvmObject] = []
         """Cycles that wrote methods."""
         self.doubled = False
-        """True in a trial from its first call on that a double of the tool answered: what is answered from then on is no fact."""
+        """True in a trial from its first call on that a double of the tool answered: what is answered from then on is not a fact."""
         self.recorded: Mapping[str, Any] = {}
         """Answers of tools (`CONNECTION.TOOL`) for a trial, in the place of doubles: as they were recorded before."""
         self.exchanges: Mapping[tuple[str, str], Sequence[Any]] | None = None

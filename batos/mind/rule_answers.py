@@ -104,8 +104,8 @@ def can_quote(brief: str, found: Sequence[RecalledPassage]) -> bool:
 def asks_for_fact(brief: str, found: Sequence[RecalledPassage]) -> bool:
     """Return True if a brief asks for a fact in a passage, so that its answer must keep to that passage.
 
-    It must be a question, not a plan or a text to write. A subject of one word counts only if it is a name, or the question is about
-    the user, or asks when or where something is.
+    It must be a question, not a plan or a text to write. A subject of one word counts only if it is a name, or the question is about the
+    user, a time or a place.
     """
     subject = subject_of(brief)
     if not subject.asks or not can_quote(brief, found):

@@ -1,6 +1,6 @@
 """Sends of plans: what is answered to a plan is sealed, and its sealed texts are opened only where they may go.
 
-A plan is a method with the policy `sealed` (`batos.mind.tool_plans`). Whatever it sends, its answer passes here: numbers and texts of a
+A plan is a method with the policy `sealed` (`batos.mind.tool_plans`). The answer to each of its sends passes here: numbers and texts of a
 closed type as they are, all other texts sealed; errors without the words of the place. The readers with a type are here, too.
 """
 
@@ -201,7 +201,7 @@ async def refuse_(text: UvmObject, selector: str, *args: Any, **kwargs: Any) -> 
 async def think_(plan: UvmObject, guidance: str, text: Any = "") -> str:
     """Have the model do what the guidance says with a text, which may be sealed. A plan gets the answer sealed.
 
-    :raises InvalidInput: for a guidance that is no plain text.
+    :raises InvalidInput: for a guidance that is not a plain text.
     """
     sealed_text.check_no_formatted([guidance, text])
     if not isinstance(guidance, str):

@@ -1,9 +1,9 @@
 """Catalogue of tools: which few of many are offered for a brief.
 
-A tool is rated by its likeness to the brief, by the words that it shares with it (rare ones count more, and a word that a chosen tool has
-already counts less), and by what the brief asks to be done. Tools are taken in the order of this rating, each with those that it depends
-on: one that needs `movie_id` brings the best of those whose answers hold movies, and one that acts on a path the one that reads it. Where
-the brief names something, the tools that look for such things come first.
+A tool is rated by its likeness to the brief, by the words in both, and by what the brief asks to be done. Rare words count more, and a word
+that a chosen tool has already counts less. Tools are taken in the order of this rating, each with those that it depends on: one that needs
+`movie_id` brings the best of those whose answers hold movies, and one that acts on a path the one that reads it. Where the brief names
+something, the tools that look for such things come first.
 
 Nothing here knows an API. What a tool needs and gives is read from its path, its parameters, and the schema of its result (`tool_facts`).
 """
@@ -172,7 +172,7 @@ class ToolCatalogue:
             chain.append(reading)
         while open_ and len(chain) < _CHAIN:
             need = open_.pop(0)
-            if (caller := self._callers.get(need)) is not None:  # a thing that somebody else made is not the caller's
+            if (caller := self._callers.get(need)) is not None:  # a thing that another made is not the caller's
                 chain += [] if caller in chain else [caller]
                 continue
             if any(need in self._gives[one] for one in (*found, *chain) if one != at):

@@ -98,7 +98,7 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
 async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, Any]) -> Any:
     """Return the result of one call on behalf of a message.
 
-    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools, or the contract of the one that sends it
+    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools; or if the contract of the sending method
         does not reach the tool. Other errors: see `ToolUse.call`.
     """
     attempt, name = current(), f"{connection.name}.{tool}"

@@ -92,7 +92,7 @@ def install(lobby: UvmObject) -> None:
 async def ask_user_(plan: UvmObject, question: str) -> str:
     """Ask the user of the mission, and return his answer.
 
-    :raises InvalidInput: for a question that is no plain text, and where the mission may not ask.
+    :raises InvalidInput: for a question that is not a plain text, and where the mission may not ask.
     """
     sealed_text.check_no_formatted([question])
     if not isinstance(question, str):

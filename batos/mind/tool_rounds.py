@@ -2,10 +2,10 @@
 
 brief ─ offers ─ choice (`batos.mind.tool_choice`) ─ calls ─ results as passages ─ choice again, until none fits or the rounds are over
 
-A choice is recorded before its call is made, so that an attempt that takes the mission up again makes the same call, and not a second one
-with other arguments. A model that uses tools by itself is asked again after each round; for any other one a brief is one call, and a call
-that failed is chosen anew once, with its error. Which of the two it is, is recorded with the first choice: what a model can do is learnt
-from its Ollama after each start, and a mission that took silence for a no would end after the calls that it had made so far.
+A choice is recorded before its call is made. So an attempt that takes the mission up again makes the same call, and not a second one with
+other arguments. A model that uses tools by itself is asked again after each round; for any other one a brief is one call, and a call that
+failed is chosen anew once, with its error. Which of the two it is, is recorded with the first choice: what a model can do is learnt from
+its Ollama after each start. A mission that took silence for a no would end after the calls that it had made so far.
 
 A model that has seen what a call came to and asks for the same again means another one: so two of a thing are bought. Models also repeat
 themselves: such a call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and comes to the same.

@@ -605,7 +605,7 @@ def _same(one: PendingCall, other: PendingCall) -> bool:
 
 def _for_once(answer: str, pending: PendingCall, mission: str, *, alone: bool) -> GrantRecord:
     """Return the grant that `once` or `no` makes, for this effect or for exactly this call in this mission; also where another answer's
-    would be too long. Whoever answered has seen what would leave: what the mission reads meanwhile does not ask about it anew.
+    would be too long. The user who answered has seen what would leave: what the mission reads meanwhile does not ask about it anew.
 
     :param alone: True if the mission has the same call elsewhere, which a `no` to this one does not mean.
     """

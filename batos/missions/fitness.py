@@ -1,8 +1,8 @@
 """Fitness of a kernel: which missions it may take up, where several kernels serve one image.
 
-A kernel is *unfit* while a model of the profile is missing, is another one than the other kernels have, or its Ollama does not answer: it
-serves clients and takes up nothing, and its record says why. A fit kernel leaves a mission to another one that can do more: whose models
-have the abilities that the mission needs, or whose machine has the connection that it calls.
+A kernel is *unfit* while a model of the profile is missing or differs from the other kernels' model, or its Ollama does not answer: it
+serves clients and takes up nothing; its record says why. A fit kernel leaves a mission to another one that can do more: whose models have
+the abilities that the mission needs, or whose machine has the connection that it calls.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ records in the order of their numbers, a batch at a time. The transaction that s
 which missions are remembered. So after `kill -9` no document is missing and none is there twice, and no mission waits
 for its document.
 
-A statement is a whole sentence that says something about its speaker ("My name is Kim"), or that the user asks to
-have remembered ("Remember that …"). A brief of nothing but statements may be about anything ("The bins are collected
-on Tuesdays."). Statements are found by rule; no model is asked and nothing is concluded. Wishes, feelings, requests,
-suppositions and quotations are not statements. A false statement would be shown where it does not belong, and a missed
-one is only told again: in doubt a sentence is left out. `statements.toml` lists, by language, how sentences begin.
+A statement is a whole sentence about its speaker ("My name is Kim"), or one that the user asks to have remembered ("Remember that …"). A
+brief of nothing but statements may be about anything ("The bins are collected on Tuesdays."). Statements are found by rule; no model is
+asked and nothing is concluded. Wishes, feelings, requests, suppositions and quotations are not statements. A false statement would be shown
+where it does not belong, and a missed one is only told again: in doubt a sentence is left out. `statements.toml` lists, by language, how
+sentences begin.
 """
 
 from __future__ import annotations

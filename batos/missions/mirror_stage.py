@@ -119,7 +119,7 @@ class Stage(NamedTuple):
     def attempt(self, mission: str, purse: Purse, policy: AttemptPolicy = REPLAYED, persona: str | None = None) -> Attempt:
         """Make an attempt at a mission in this mirror. It loads the decisions and the paid inferences of the mission's own attempts.
 
-        :param persona: who thinks about it, whoever did or would; None: as the mission has it.
+        :param persona: the persona that thinks about it, in place of the one that did or would; None: as the mission has it.
         """
         record = self.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
         if persona is not None:
@@ -137,7 +137,7 @@ class Stage(NamedTuple):
         """
         try:
             result = await Attempts(self.image, conflict_retries=1).rehearse(attempt, see)
-        except (Unknown, TransientError, ToolsTied) as e:  # a call that the mission never made: nobody knows what it comes to
+        except (Unknown, TransientError, ToolsTied) as e:  # a call that the mission never made: its result is unknown
             log.info("outcome_unknown", mission=attempt.id, why=str(e)[:200])
             return MirroredThought(attempt, unknown=str(e) or type(e).__name__, passes=isinstance(e, Unknown) and e.passes)
         except Exception as e:

@@ -1,8 +1,8 @@
 """News of missions that other kernels of the image think through: their ends, and the states in which they wait for their user.
 
-A look reads what the others committed since the last one, and publishes it here as if it had happened here: whoever watches a mission,
-waits for its result, or counts ends need not know where it was thought. Each end is published once, by the kernel that wrote it at its own
-commit, by the others at their next look.
+A look reads what the others committed since the last one, and publishes it here as if it had happened here: a watcher of a mission, a
+client that waits for its result, and a count of ends need not know where it was thought. Each end is published once, by the kernel that
+wrote it at its own commit, by the others at their next look.
 
     look ─ missions accepted since ─ missions that left the pending set ─ missions of others that were written ─ `Events.report`
 """
@@ -25,7 +25,7 @@ from batos.objects import Root, UvmObject
 
 log = structlog.get_logger("batos.cluster")
 
-_WAITING_READ = 500  # missions that nobody thinks through which one look reads: a crowd of them is read in turns
+_WAITING_READ = 500  # missions without an owner that one look reads: a crowd of them is read in turns
 _GRACE_S = 1.0  # seconds in which an end may still come from the kernel that wrote it, after the last of its text
 
 
@@ -102,7 +102,7 @@ class MissionNews:
         return [] if before is None or number <= before else ledger.numbered(root, before, number - before)
 
     def _due(self, pending: set[str]) -> list[str]:
-        """Return the missions to read: new ones, those that left the pending set, those that a kernel thinks through or somebody watches
+        """Return the missions to read: new ones, those that left the pending set, those that a kernel thinks through or that have watchers
         here; and of those that wait some, in turns."""
         resting: list[str] = []
         due: list[str] = []

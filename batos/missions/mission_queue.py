@@ -172,7 +172,7 @@ class MissionQueue:
         return list(dict.fromkeys(entry.model for entry in itertools.islice(nearest, limit) if entry.model))
 
     def _fill_front(self) -> None:
-        if self._front and self._heap and self._heap[0] < self._front[-1]:  # somebody came who goes before these
+        if self._front and self._heap and self._heap[0] < self._front[-1]:  # a mission came that goes before these
             for entry in self._front:
                 heapq.heappush(self._heap, entry)
             self._front = []

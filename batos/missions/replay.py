@@ -223,7 +223,7 @@ def _difference(
     if record.state == ledger.COMPLETE and error is None:
         found = _compared(record.result or {}, result, attempt.state)
     elif was is not None and error is not None and was["code"] == error["code"]:
-        # It failed alike; but not for want of an inference while the journal holds others, which nobody asked for.
+        # It failed alike; but not for want of an inference while the journal holds others, which were not asked for.
         found = None if source.missed is None or not source.unused else {}
     else:
         before, now = (f"FAILED: {e['code']}: {e['message']}" if e else "COMPLETE" for e in (was, error))

@@ -164,7 +164,7 @@ class Scheduler:
         """
         if (lead := scope.current().lead) is None:
             return await self._submit(id, brief, options, first)
-        with scope.enter(lead=None):  # a mission is in no fence: it goes on whoever leads
+        with scope.enter(lead=None):  # a mission is in no fence: it goes on under any leader
             return await self._submit(id, brief, options, lead.before(first))
 
     async def _submit(
@@ -420,7 +420,7 @@ class Scheduler:
             if await self._endings.fail(attempt, error, final=not again):
                 return
             run.ended = attempts
-            attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
+            attempt.restart(gated=False)  # first: no client may read FAILED from a mission that is tried again
             pause = AttemptLimits.of(settings).backoff_s * 2 ** (attempts - 1)
 
     async def _count(self, attempt: Attempt) -> None:
@@ -633,7 +633,7 @@ class Scheduler:
         return 0 if self._stopping else self._places() - len(self.queue)
 
     def take_up(self, record: MissionRecord) -> None:
-        """Queue a mission that nobody thinks through."""
+        """Queue a mission that no kernel thinks through."""
         if not self._stopping:
             self._push(record)
             self._dispatch()

@@ -1,9 +1,9 @@
-"""Sweep: which missions this kernel takes up of those that are nobody's, or were those of a kernel that is gone; and which it has lost.
+"""Sweep: which missions this kernel takes up of those that have no owner, or whose kernel is gone; and which it has lost.
 
 It looks with the membership (`Membership.on_look`) at the pending missions, without end: a mission that a kernel left behind is found by
 the others, whatever became of that kernel. What it finds is queued; only the claim, which counts the attempt, makes it this kernel's.
-Orphans go first. Of what is nobody's a kernel takes no more than it has places for, each kernel another part of the line. The system's
-own missions are taken up by the leader only.
+Orphans go first. Of the missions without an owner a kernel takes no more than it has places for, each kernel another part of the line. The
+system's own missions are taken up by the leader only.
 
 Where a daemon has its image to itself nothing is swept.
 """
@@ -36,7 +36,7 @@ IN_TURN, FEW = 40, 1000
 GONE_KEPT = 8
 """Records of kernels that are gone, the newest, that stay for who asks what became of them."""
 PATIENCE_LOOKS = 5
-"""Looks after which a mission that is nobody's is anybody's part of the line."""
+"""Looks after which a mission without an owner is in the part of the line of every kernel."""
 
 
 class Takes(Protocol):
@@ -59,7 +59,7 @@ class Takes(Protocol):
         ...
 
     def take_up(self, record: MissionRecord) -> None:
-        """Queue a mission that somebody left."""
+        """Queue a mission that a kernel left."""
         ...
 
     def look_again(self, record: MissionRecord) -> None:

@@ -142,7 +142,7 @@ class _HookTransport:
         found = urllib.parse.urlsplit(fixed)
         if found.scheme not in ("http", "https") or not found.netloc:
             raise InvalidInput(
-                f"the hook {shown(fixed)} is not valid; give an address such as https://HOST/PATH, whose server is no secret"
+                f"the hook {shown(fixed)} is not valid; give an address such as https://HOST/PATH, whose HOST is not a secret"
             )
         base = f"{found.scheme}://{found.netloc}"
         self._base, self._rest = base, spec.place.removeprefix(base)

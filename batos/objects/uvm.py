@@ -1,8 +1,8 @@
 """UvmObject: the one class of object. State and behaviour are slots; inheritance is delegation to parents.
 
-The slots *are* the instance's `__dict__`: reads and writes run at the speed of C with `persistent`'s own tracking of
-changes, and only a name that the object lacks reaches Python code (measured: docs/rationale.md, decision 6). There is no
-`__setattr__`; what may be stored is checked when the object is stored.
+The slots *are* the instance's `__dict__`: reads and writes run at the speed of C with `persistent`'s own tracking of changes. Only a name
+that the object lacks reaches Python code (measured: docs/rationale.md, decision 6). There is no `__setattr__`; what may be stored is
+checked when the object is stored.
 
 Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a fast path for that one
 only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of a slot misses and `__getattr__` loads the

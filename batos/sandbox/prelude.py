@@ -1,8 +1,8 @@
 """Prelude: the part of the membrane that runs in the sandbox, as text for its interpreter, put before every method.
 
-It is a unit of work over slots: reads are cached, writes are held back until a message is sent or the method ends, and containers are
-*loans* whose changes in place are found by comparing their `repr` (native, exact about types and order). It serves correctness, not
-safety: a method may use every name here, and the host trusts none of it.
+It is a unit of work over slots: reads are cached; writes are held back until a message is sent or the method ends; containers are *loans*
+whose changes in place are found by comparing their `repr` (native, exact about types and order). It serves correctness, not safety: a
+method may use every name here, and the host trusts none of it.
 
 Host functions (see `invocation.py`): `_b_read(o, name)` answers `(kind, value)`, `_b_call(o, selector, args, kwargs, changes, above)` and
 `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`. Common cases have

@@ -6,8 +6,8 @@ evaluated once and in order, no text in quotes inside f-strings. `await e` is `e
 rewritten is refused with a hint that a model can use.
 
 Before anything else, some constructs are put in a plainer form. Where a method imports fractions, its comparisons, conditions and sorts go
-through functions that know them, because the interpreter asks no class for order or truth: without that, a comparison would raise, and a
-fraction of 0 would count as true.
+through functions that know them: the interpreter asks no class for order or truth. Without that, a comparison would raise, and a fraction
+of 0 would count as true.
 """
 
 from __future__ import annotations

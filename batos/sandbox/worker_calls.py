@@ -27,7 +27,7 @@ _LOOPS = re.compile(r"\b(for|while)\b")
 
 
 class Overdue(Exception):
-    """The call was cut off, and whatever it did has to be done again."""
+    """The call was cut off, and all that it did has to be done again."""
 
 
 class Pace:

@@ -56,7 +56,7 @@ class AlarmClock:
     now: Callable[[], float] = time.time
     """Returns the seconds since the epoch."""
     wait: Callable[[asyncio.Event, float | None], Awaitable[object]] | None = None
-    """Waits for an event, for so many seconds at most."""
+    """Waits for an event, for at most the given number of seconds."""
     look_s: float = LOOK_S
 
 

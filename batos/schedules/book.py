@@ -1,8 +1,8 @@
 """Schedules in the image: objects under `lobby.schedules`, with history and undo like all others.
 
 A schedule holds what its user said, and `settled`, the time up to which its runs are decided. A run is settled in the transaction that
-accepts its mission, and its mission's id comes from the schedule and the time that it was planned for. So a kill at any point loses no
-run, and neither a restart, nor a clock that is set back, nor an undo makes two missions of one.
+accepts its mission. Its mission's id comes from the schedule and the time that it was planned for. So a kill at any point loses no run.
+Neither a restart, nor a clock that is set back, nor an undo makes two missions of one.
 """
 
 from __future__ import annotations

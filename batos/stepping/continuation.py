@@ -39,8 +39,8 @@ class StepContinuation(NamedTuple):
     """Hears of the chunks that the memory forgot: what it knew of a failure that stands no more."""
 
     async def dry(self, session: StepSession) -> dict[str, Any]:
-        """Return what a continuation would do: `diff`, `conflicts`, `why_not` if the mission cannot go on, and `ahead`: how many inferences
-        are known in the image as it is now, and how many would have to be paid for up to the first that is not."""
+        """Return what a continuation would do: `diff`, `conflicts`, `why_not` if the mission cannot go on, and `ahead`: the number of
+        inferences known in the image as it is now, and the number to be paid for up to the first unknown one."""
         told: dict[str, Any] = {"diff": diff(session), "conflicts": session.image.read(conflicts, session)}
         if session.is_of_method:
             return told
@@ -133,7 +133,7 @@ def diff(session: StepSession) -> list[dict[str, Any]]:
 
 
 def conflicts(root: Root, session: StepSession) -> list[dict[str, Any]]:
-    """Return the places of the image that somebody else has changed since, in another way than the session did."""
+    """Return the places of the image that another unit of work has changed since, in another way than the session did."""
     last: dict[tuple[str, str], StepEdit] = {}
     first: dict[tuple[str, str], StepEdit] = {}
     for edit in session.edits:

@@ -22,7 +22,7 @@ class StepMoment(NamedTuple):
     before: bytes | None
     """The first transaction that is not seen; None: the image is seen as it is now."""
     said: str
-    """The moment in words, and why it is no earlier one, where it is not."""
+    """The moment in words, and where it is not an earlier one, why."""
 
 
 NOW = StepMoment(None, "the image as it is now")

@@ -1,7 +1,7 @@
 """Changes that the user of a session makes: of the image, of what was answered, of the cycle, and of replies to questions.
 
-A change of the image is applied to the mirror at once, and to the real image when the mission is continued, by the same function; methods
-pass the guardian each time. Other changes concern only this mission's own thought.
+One function applies a change of the image to the mirror at once, and to the real image when the mission is continued; methods pass the
+guardian each time. Other changes concern only this mission's own thought.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StepEdit(NamedTuple):
     remove: bool
     before: Any
     about: str = ""
-    """As JSON: of an answer its key and occurrence, of a slot of the cycle that cycle and its number of states before, of a reply its
+    """As JSON: of an answer its key and occurrence, of a slot of the cycle that cycle and its number of states before; of a reply its
     question."""
 
     @property
@@ -91,7 +91,7 @@ def apply_edit(root: Root, edit: StepEdit, ground: Ground, name: str) -> None:
     held = holder._slots.get(slot)
     if edit.remove:
         if slot not in holder._slots:
-            raise InvalidInput(f"{edit.target!r} is no slot of this object itself, so it cannot be removed")
+            raise InvalidInput(f"{edit.target!r} is not a slot of this object itself, so it cannot be removed")
         del holder._slots[slot]
         return
     if isinstance(held, Method):
@@ -124,7 +124,7 @@ def place_of(root: Root, target: str) -> tuple[UvmObject, str]:
             raise
         holder = history.resolve(root, path.lower())
     if "brief" in holder._slots and "accepted" in holder._slots:
-        raise InvalidInput(f"{path!r} is the record of a mission, which nobody changes")
+        raise InvalidInput(f"{path!r} is the record of a mission, which cannot be changed")
     if connections.is_connection(root, holder) or holder is root["lobby"]._slots.get("tools"):
         raise InvalidInput(f"{path!r} is a connection; `batos tools` changes it")
     held = holder._slots.get(slot)

@@ -81,7 +81,7 @@ class StepSessions:
 
     @contextlib.asynccontextmanager
     async def using(self, name: str) -> AsyncIterator[StepSession]:
-        """Yield a session that nobody else uses meanwhile.
+        """Yield a session for exclusive use meanwhile.
 
         :raises UnknownSession: if it is not open, or no longer.
         """

@@ -1,7 +1,7 @@
 """Idioms as functions, and the cost of each given the words of a request.
 
-The idioms are those of `batos.synthesis.word_costs`. The cost of one is its improbability among the idioms of its kind, by the
-words that stand beside it and by the words that the handbook's methods of such pieces are asked for with.
+The idioms are those of `batos.synthesis.word_costs`. The cost of one is its improbability among the idioms of its kind. It counts the words
+beside it, and the words with which the handbook's methods of such pieces are asked for.
 """
 
 from __future__ import annotations

@@ -91,8 +91,7 @@ def settled(tree: ast.Module, sends: Collection[str] = ()) -> bool:
 
 
 def makes_sense(source: str, known: RequestFacts) -> bool:
-    """Return True if a method uses all that it is given, and nothing that the request does not mention, and changes only slots that the
-    examples change.
+    """Return True if a method uses all that it is given, only what the request mentions, and changes only slots that the examples change.
 
     A mutant that passes an example by chance mostly does not.
     """

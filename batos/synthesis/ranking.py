@@ -1,8 +1,8 @@
 """Ranking of candidates by their costs and by what they do on other calls, and the question that examples leave open.
 
 What passes one example may do so by chance (Smith et al. 2015, doi:10.1145/2786805.2786825). So nothing is repaired by an example that is
-not specific, and candidates must also agree on mutated calls, but for a fifth of their weight. Where they do not, the example leaves open
-which is meant.
+not specific. Candidates must also agree on mutated calls, but for a fifth of their weight. Where they do not, the example leaves open which
+is meant.
 
 A change of one name, comparison or number that no example notices is what mutation analysis measures (DeMillo, Lipton and Sayward 1978,
 doi:10.1109/C-M.1978.218136). Methods with such mutants are wrong more often (docs/synthesis.md). The call on which two candidates differ is

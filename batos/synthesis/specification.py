@@ -158,7 +158,7 @@ def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a message by the names of the parameters. Keyword arguments that are no Python names are left out."""
+    """Return the arguments of a message by the names of the parameters. Keyword arguments that are not valid Python names are left out."""
     found: dict[str, Any] = {}
     for value in args:
         name = kind_of(value)

@@ -1,6 +1,6 @@
 """A noisy-channel model of how well the pieces of a method explain the words of a request, and the tables of idioms.
 
-Which words come of which pieces is learned from the handbook's methods and their purposes, as words of one language come of those of
+Which words come of which pieces is learned from the handbook's methods and their purposes: as words of one language come of those of
 another (IBM model 1: Brown et al. 1993, https://aclanthology.org/J93-2003/; for code and words Yin and Neubig 2019,
 doi:10.18653/v1/P19-1447). Idioms with their words count as methods. Nothing is learned from users, so the model is the same in each
 process.
@@ -145,7 +145,7 @@ class Channel:
     def __init__(self, held: Iterable[Told], also: Iterable[Told] = ()) -> None:
         """
         :param held: for each method its pieces, and the words of its purpose.
-        :param also: the same of what is no method: it does not say how often methods have a piece.
+        :param also: the same of pieces that are not methods: it does not say how often methods have a piece.
         """
         pairs = [(sorted(pieces), sorted(words)) for pieces, words in held]
         self._often = Counter(one for pieces, _ in pairs for one in pieces)

@@ -122,7 +122,7 @@ class ToolLimits(Limits):
     definitions_bytes: int = limit(16 << 20, ge=1, le=1 << 30)
     """of all definitions of one connection"""
     idle_s: float = limit(300.0, gt=0, le=86_400)
-    """after which a server's process that nobody calls is ended; a call starts it anew"""
+    """after which a server's process without calls is ended; a call starts it anew"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class Connector(Protocol):
 
     async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
         """Make a call ready to be sent, whose arguments fit the tool's schema. What is needed for it is started or connected here, so that
-        a failure of that surely is no act.
+        a failure of that surely is not an act.
 
         :raises InvalidInput: if the arguments do not fit after all.
         :raises ToolFailed: if the place cannot be reached.
@@ -239,7 +239,7 @@ def check_definitions(connection: str, found: Sequence[ToolDefinition], limits: 
         total += size
         if hidden := _HIDDEN.search(json.dumps([tool.description, tool.parameters], ensure_ascii=False)):
             code = f"U+{ord(hidden[0]):04X}"
-            raise InvalidInput(f"{connection}.{tool.name}: its definition holds the hidden character {code}, which nobody would see")
+            raise InvalidInput(f"{connection}.{tool.name}: its definition holds the hidden character {code}, which a reader would not see")
         if not _is_object_schema(tool.parameters):
             raise InvalidInput(f"{connection}.{tool.name}: its parameters are not a JSON schema of an object")
     if total > limits.definitions_bytes:

@@ -1,4 +1,4 @@
-"""The form in which a description that is no schema becomes operations: a reader of usages, a model or its user fills it, and he sees it
+"""The form in which a description that is not a schema becomes operations: a reader of usages, a model or its user fills it, and he sees it
 before it counts.
 
 Of a program it holds arguments, of an API methods and paths. It names neither the program nor the server: those are its user's to name.
@@ -165,7 +165,7 @@ def fault_of(operation: ProgramOperation | HttpOperation) -> str:
             return f"the parameter {shown(one.name)} has to be letters, digits and _, a letter first, at most 40"
     words = operation.argv if isinstance(operation, ProgramOperation) else [operation.path]
     if any(_HIDDEN.search(word) for word in (*words, *(one for part in operation.parameters for one in part.choices))):
-        return "it holds a character that nobody sees"
+        return "it holds a hidden character"
     return _fault_of_words(operation) if isinstance(operation, ProgramOperation) else _fault_of_request(operation)
 
 

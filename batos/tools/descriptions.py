@@ -1,4 +1,4 @@
-"""Descriptions that are no schema: what a program says of its usage, and pages about an API. They are read here; where the rules do not
+"""Descriptions that are not a schema: what a program says of its usage, and pages about an API. They are read here; where the rules do not
 suffice, a model fills the form (`batos.mind.description_writer`). Nothing counts before its user has accepted it.
 
 A program runs in the jail of program connections, without network, and is asked for its usage only; of a page the text is read, in a
@@ -119,7 +119,7 @@ async def _page(place: str, services: ConnectorServices) -> HttpAnswer:
 
 def _bytes_of(path: Path) -> bytes:
     if not path.is_file():
-        raise OSError("it is no file")
+        raise OSError("it is not a file")
     with path.open("rb") as file:
         data = file.read(PAGE_BYTES + 1)
     if len(data) > PAGE_BYTES:

@@ -1,5 +1,5 @@
-"""Doubles of tools: an answer made of a tool's result schema, the same for the same call, on which a method can be tried before any
-call that acts. And the shape of a schema in a few words, for a prompt.
+"""Doubles of tools: an answer made of a tool's result schema, the same for the same call. A method can be tried on it before any call that
+acts. And the shape of a schema in a few words, for a prompt.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _KEPT_HEADERS = (
     "accept-language",
     "user-agent",
 )  # across origins: nothing else of the caller's goes to a server that he did not name
-_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200"})  # of clouds: credentials for whoever asks
+_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200"})  # of clouds: credentials for each caller
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Finds the addresses of a host."""
 
@@ -342,7 +342,7 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 def _unpacker(encoding: str, url: str) -> Callable[[bytes, int], bytes]:
-    """Return what decompresses parts of a body, each to at most so many bytes."""
+    """Return a function that decompresses a part of a body, to at most the given number of bytes."""
     if encoding in ("", "identity"):
         return lambda part, _: part
     if encoding not in ("gzip", "x-gzip", "deflate"):

@@ -84,7 +84,7 @@ class KeptChanges:
 
         :param before: content of the file; None if there is none, or it is too large.
         :returns: the change as noted; its `kept` says why the file could not be kept.
-        :raises OSError: if it cannot be noted. A file that cannot be kept is no error.
+        :raises OSError: if it cannot be noted. A file that cannot be kept is not an error.
         """
         if before is not None and not change.kept:
             try:

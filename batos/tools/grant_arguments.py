@@ -1,7 +1,7 @@
 """Constraints of a grant on the arguments of a call.
 
 A constraint belongs to the name of an argument, `*` to all arguments that are not named. It is a text (a pattern: `*` stands for any
-characters), another JSON value (the argument equals it), `true` (any value, or none), `false` (the argument is not given), or a JSON schema
+characters); another JSON value (the argument equals it); `true` (any value, or none); `false` (the argument is not given); or a JSON schema
 with the keywords of `KEYWORDS`.
 
 Constraints lean to the safe side. A list fits an allow if each of its values does, and a deny if one does. A path that goes back (`..`)

@@ -3,9 +3,9 @@
 A deny goes before an ask, an ask before an allow; within each, the first that fits decides. Where none fits, a user's mission asks, unless
 the tool only reads, in a connection that its user added; a mission of the system's own is refused.
 
-A mission collects three marks: it read untrusted text, it read private data, it acted outward. With all three, text of strangers could
-make it send away what is private. So the call that brings the third one, and each outward call after it, asks with its payload even where
-a grant allows it, unless the grant says `leaks: allowed`.
+A mission collects three marks: it read untrusted text, it read private data, it acted outward. With all three, text of strangers could make
+it send away what is private. So the call that brings the third one, and each outward call after it, asks with its payload, even where a
+grant allows it. A grant with `leaks: allowed` is the exception.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""HTTP requests of connections: the URL stays beneath the base that the user named, secrets are put in as a request leaves and taken out of
-all that comes back, and the status of a reply says whether the request was carried out.
+"""HTTP requests of connections: the URL stays beneath the base that the user named. Secrets are put in as a request leaves and taken out of
+all that comes back. The status of a reply says whether the request was carried out.
 
 reply            reading tools               acting tools
 2xx              the result                  the result

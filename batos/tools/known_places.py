@@ -1,8 +1,8 @@
 """Known places: those that may be proposed where a message wants a connection that is not there.
 
-Known are the places that the user listed (`batos tools offer`), connections that he removed, those that are there under another name, and
-a few that need nothing but a yes (`SHIPPED`). None of them is asked or started before its user agrees. What was listed or removed is kept
-in the image: `root["known_places"]`, `root["removed_connections"]`.
+Known are the places that the user listed (`batos tools offer`), connections that he removed, and those that are there under another name.
+Known are also a few that need nothing but a yes (`SHIPPED`). None of them is asked or started before its user agrees. What was listed or
+removed is kept in the image: `root["known_places"]`, `root["removed_connections"]`.
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ class _Progress:
 
 
 def _told(block: ContentBlock) -> str:
-    """Return a block of a result as text; what is no text by its type and size."""
+    """Return a block of a result as text; what is not text by its type and size."""
     if block.type == "text":
         return block.text
     if block.type == "image" or block.type == "audio":

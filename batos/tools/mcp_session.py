@@ -1,7 +1,7 @@
 """One connection to an MCP server, from its start to its end, owned by one task.
 
-The SDK's contexts are entered and left in the owner's task, whoever calls: left in another one, they would leave processes behind. A call
-is sent once. Where its connection ends in the middle, the call fails with an error that leaves open whether it happened.
+The SDK's contexts are entered and left in the owner's task, whichever task calls: left in another one, they would leave processes behind. A
+call is sent once. Where its connection ends in the middle, the call fails with an error that leaves open whether it happened.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class McpSession:
                 work.cancel()  # the SDK sends the protocol's cancel then
                 await asyncio.wait({work}, timeout=_ABANDON_S)
             if work.done() and not work.cancelled():
-                work.exception()  # it is told above, or nobody waits for it any more
+                work.exception()  # it is told above, or has no waiting caller any more
             self._active -= 1
             self._used = time.monotonic()
             self._wake.set()

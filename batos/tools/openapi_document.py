@@ -1,8 +1,8 @@
 """OpenAPI documents, read by rule: the operations of a document (3.0, 3.1, Swagger 2.0; JSON or YAML) become tools.
 
 The parameters of path, query and body become one flat schema. Header and cookie parameters are not a model's to give; a header for
-idempotency keys makes an operation keyed. References are resolved within the document, to a bounded depth and size for each operation,
-so that reading is linear in the number of operations, whatever refers to whatever.
+idempotency keys makes an operation keyed. References are resolved within the document, to a bounded depth and size for each operation. So
+reading is linear in the number of operations, whatever refers to whatever.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Unsupported(Exception):
 
 
 def _with_schemes(document: Mapping[str, Any], schemas: _Schemas) -> Mapping[str, Any]:
-    """Return a document whose security schemes are no references; one that leads nowhere is left out."""
+    """Return a document whose security schemes are not references; one that leads nowhere is left out."""
     found: dict[str, Any] = {}
     for name, one in openapi_security.schemes_of(document).items():
         with contextlib.suppress(InvalidInput):

@@ -87,7 +87,7 @@ def location_of(ref: str, location: str, place: str) -> str:
         return target
     plain = urllib.parse.unquote(path)
     if urllib.parse.urlsplit(path).scheme or plain.startswith(("/", "\\")) or "\0" in plain:
-        raise InvalidInput("is no relative path, and is not followed; copy what it names into the document's folder")
+        raise InvalidInput("is not a relative path, and is not followed; copy what it names into the document's folder")
     parts: list[str] = []
     folder = PurePosixPath(place).parent
     for part in (*PurePosixPath(location).parent.relative_to(folder).parts, *PurePosixPath(plain).parts):
@@ -110,7 +110,7 @@ def file_bytes(location: str, place: str) -> bytes:
     if location != place and not path.is_relative_to(folder):
         raise InvalidInput("leads out of the document's folder by a link, and is not followed")
     if location != place and not path.is_file():
-        raise InvalidInput("leads to what is no file")
+        raise InvalidInput("leads to what is not a file")
     with path.open("rb") as file:
         return file.read(BYTES + 1)
 

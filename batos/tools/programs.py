@@ -117,9 +117,9 @@ class CommandTemplate:
 class ProgramConnector:
     """The connector of kind `program`. It offers one tool, `run`, with a parameter for each placeholder of the command.
 
-    Options: `classes` ({"run": "reads", "idempotent" or "acts"}), `dashes` (False), `env` ({VARIABLE: text}, where {secret:NAME} is put
-    in), `folders` (list of paths that may be read and changed, or with `:ro` only read), `memory_mib` (4096), `network` (False),
-    `seconds` of one call, and `without_walls` (False), which runs the program also where the kernel lacks a wall.
+    Options: `classes` ({"run": "reads", "idempotent" or "acts"}); `dashes` (False); `env` ({VARIABLE: text}, where {secret:NAME} is put
+    in); `folders` (list of paths that may be read and changed, or with `:ro` only read); `memory_mib` (4096); `network` (False); `seconds`
+    of one call; and `without_walls` (False), which runs the program also where the kernel lacks a wall.
     """
 
     options: tuple[str, ...] = _OPTIONS
@@ -433,7 +433,7 @@ def refuse_shell(words: Sequence[str]) -> None:
             is_c = before[:1] == "-" and before[1:].isalpha() and "c" in before
             if is_c and (_PLACEHOLDER.search(word) or (given and word[:1] in ("-", "+"))):
                 how = 'keep the shell\'s text fixed and give values after it, as "$1"'
-                raise InvalidInput(f"the argument {shown(word)} would be run by a shell, whatever it says; {how}")
+                raise InvalidInput(f"the argument {shown(word)} would be run by a shell, whatever its text; {how}")
 
 
 def _kind(classes: Any) -> str:

@@ -12,7 +12,7 @@ _DEEPEST = 12
 
 def why_unfit(before: ToolDefinition, after: ToolDefinition | None) -> str:
     """Return why a method that was written for one definition of an operation may not fit another one; "" if it does. New optional
-    parameters, further fields of an answer and other words are no reason.
+    parameters, further fields of an answer and other words are not a reason.
     """
     if after is None:
         return "it is gone"

@@ -67,7 +67,7 @@ class WebConnector:
         self._child = IsolatedChild(page_reader.__name__, memory=READER_BYTES)
 
     async def tools(self) -> Sequence[ToolDefinition]:
-        """Return the tools; nobody is asked."""
+        """Return the tools, without any request."""
         return (_FETCH, _SEARCH) if self._searched else (_FETCH,)
 
     async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:

@@ -234,7 +234,7 @@ def train_voice(
     resume: bool = False,
     tell: Callable[[str], None] = lambda words: None,
 ) -> Path:
-    """Train a voice for a persona on the base of the profile, and stage it if it is better than the plain model and what is staged.
+    """Train a voice for a persona on the base of the profile. Stage it if it is better than the plain model and what is staged.
 
     :param image: URI of the image whose missions are learned from.
     :param resume: resume an interrupted training.

@@ -136,7 +136,7 @@ class Deliveries:
         return held
 
     def _note_refusal(self, name: str) -> None:
-        """Log refusals, a few at a time: whoever reaches the address could fill the log."""
+        """Log refusals, a few at a time: any peer that reaches the address could fill the log."""
         self._refused += 1
         if time.monotonic() - self._told_at >= _TELL_S:
             log.warning("hook_refused", name=name[:40], times=self._refused)

@@ -2,7 +2,7 @@
 
 file ─ memory (waits until it is written, reads it) ─ due? ─ `Scheduler.submit(id of folder, path and content)` ─ mission
 
-Files wait here, not in the queue of missions, so that a thousand of them keep nobody's mission waiting. What waits is not stored: it
+Files wait here, not in the queue of missions, so that a thousand of them keep no other mission waiting. What waits is not stored: it
 follows from what the memory holds and what is settled (`batos.triggers.folders`), and is found anew at each start.
 """
 

@@ -1,7 +1,7 @@
 """Hooks in the image: objects under `lobby.hooks`. Their secrets are not in it, but beside it, as `hook.NAME` (`batos.tools.secrets`).
 
-The id of a delivery's mission comes from the hook and the name that the sender gave the delivery, or else the body and the time in which
-the same body counts as a repetition. So a sender that tries again, over a kill as well, gets the mission that it has.
+The id of a delivery's mission comes from the hook and the name that the sender gave the delivery. Without a name it comes from the body,
+and the time in which the same body counts as a repetition. So a sender that tries again, over a kill as well, gets the mission that it has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registers of triggers in the image: named objects under the lobby, with history and undo like all others, and what they have in common.
 
-A trigger holds what its user said, and its last missions. The id of each mission is derived from the trigger and what called for it, so
+A trigger holds what its user said, and its last missions. The id of each mission is derived from the trigger and what called for it. So
 neither a kill, nor a repetition, nor an undo makes two missions of one thing.
 """
 

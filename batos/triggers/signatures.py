@@ -49,7 +49,7 @@ class HookDelivery(NamedTuple):
     def key(self) -> str:
         """Return the name that its sender gave it, the same for each repetition; empty if there is none.
 
-        Where the signature covers a name, it is that one: with another, whoever overheard a delivery could make more missions of it.
+        Where the signature covers a name, it is that one: with another, an eavesdropper could make more missions of one delivery.
         """
         if kind := _standard_kind(self.headers):
             return self.headers.get(f"{kind}-id", "")

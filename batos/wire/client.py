@@ -5,8 +5,8 @@
         async for event in batos.watch(accepted.id):
             print(event)
 
-Every request carries a `ref`, so many can be open at once. A request without an answer is sent again. The client gives a mission its id,
-and the daemon accepts each id once. So neither a lost message nor a restarted daemon makes two missions of one.
+Every request carries a `ref`, so several requests can be open at once. A request without an answer is sent again. The client gives a
+mission its id, and the daemon accepts each id once. So neither a lost message nor a restarted daemon makes two missions of one.
 
 `Operating` holds the requests about the daemon itself: its facts, its metrics, the methods of its image. `image_bytes` reads the image
 files that a client attaches.

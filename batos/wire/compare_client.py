@@ -58,7 +58,7 @@ class Comparing(Scheduling):
         """Return a comparison with its `figures`, its `verdict`, and in `compared` its pairs; one that its user has still to judge is
         hidden.
 
-        :param wait_s: return when something has happened to one that is under way, or after so many seconds.
+        :param wait_s: greatest number of seconds to wait for a change of a comparison that is under way; 0: do not wait.
         """
         return await self._ask("compare.show", hold_s=wait_s, id=id, wait_s=wait_s or None)
 

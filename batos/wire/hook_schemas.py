@@ -77,7 +77,7 @@ class HookRollRequest(Request):
 
 
 class HookDeliverRequest(Request):
-    """A delivery to a hook, as it came over HTTP: it has to prove that it knows the hook's secret, whoever passes it on."""
+    """A delivery to a hook, as it came over HTTP: it has to prove that it knows the hook's secret, whichever client passes it on."""
 
     least_role: ClassVar[Role] = "submit"
     op: Literal["hook_deliver"]

@@ -3,8 +3,8 @@
 One turn (`_pump`) sends the queued replies, then reads a bounded batch. Each good request becomes a task of its own that calls the
 handler; a bad one is answered at once. The socket is used on the loop's thread only.
 
-Frames become messages in bounded memory and bounded steps, whatever peers send. libzmq limits the bytes of one frame only, so frames are
-counted and added up here, and those of a message that is too large are dropped as they arrive.
+Frames become messages in bounded memory and bounded steps, whatever peers send. The library libzmq limits the bytes of one frame only, so
+frames are counted and added up here. Those of a message that is too large are dropped as they arrive.
 
 `Authority` holds the rights of a message's sender: its role, and the folders that it may name. A sender is identified by facts that it
 cannot choose: the CURVE key of its connection, or the user who opened a local socket, as the kernel reports. Over TCP without keys, the

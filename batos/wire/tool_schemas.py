@@ -59,7 +59,7 @@ def _program_of(command: str) -> str:
 
 
 class ToolDescribeRequest(Request):
-    """A description that is no schema, read: the usage of a program (its command), or a text (a URL or a file). Nothing is connected by
+    """A description that is not a schema, read: the usage of a program (its command), or a text (a URL or a file). Nothing is connected by
     it."""
 
     op: Literal["tool_describe"]

@@ -89,7 +89,7 @@ async def test_what_makes_no_sense_comes_back_with_the_reason_and_the_words(seat
     assert "neither a persona nor a model that is there" in seen(page)
     assert 'value="brik"' in page
     page = await seat.see("/compare/plan", 400, persona="robin", other="brick", judge="rules", rules="beauty")
-    assert "is no rule" in seen(page)
+    assert "is not a valid rule" in seen(page)
     await seat.see("/comparison", 404, id="nothing")
 
 

@@ -445,7 +445,7 @@ async def test_a_program_that_fails_is_run_again(tmp_path: Path) -> None:
     [
         ("program", "notify-send {colour}", "colour"),
         ("hook", "ftp://here/x", "not valid"),
-        ("hook", "https://{secret:HOST}/x", "no secret"),
+        ("hook", "https://{secret:HOST}/x", "not a secret"),
         ("hook", "https://me:word@host.example/x", "password"),
         ("apprise", "my phone", "not valid"),
     ],

@@ -140,13 +140,13 @@ async def test_references_lead_to_documents_of_the_same_origin(place: _Place) ->
         ("../secret.yaml", "leads out of the document's folder"),
         ("a/../../secret.yaml", "leads out of the document's folder"),
         ("%2e%2e/secret.yaml", "leads out of the document's folder"),
-        ("OUTSIDE/secret.yaml", "is no relative path"),
-        ("file://OUTSIDE/secret.yaml", "is no relative path"),
-        ("https://evil.example/x.yaml", "is no relative path"),
+        ("OUTSIDE/secret.yaml", "is not a relative path"),
+        ("file://OUTSIDE/secret.yaml", "is not a relative path"),
+        ("https://evil.example/x.yaml", "is not a relative path"),
         ("link.yaml", "by a link"),
         ("linked/secret.yaml", "by a link"),
         ("gone.yaml", "No such file"),
-        ("folder", "leads to what is no file"),
+        ("folder", "leads to what is not a file"),
         ("broken.yaml", "cannot be read: "),
     ],
 )
@@ -404,5 +404,5 @@ def test_a_document_of_webhooks_alone_is_refused_with_the_reason(tmp_path: Path)
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(InvalidInput, match="no file"):
+    with pytest.raises(InvalidInput, match="not a file"):
         openapi_files.file_bytes(str(tmp_path / "pipe.yaml"), str(tmp_path / "api.yaml"))

@@ -52,6 +52,45 @@ def test_what_is_plain_is_left_alone(text: str) -> None:
     assert [why for _, part in tool.paragraphs(text) for why in tool.trouble(part)] == []
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Module that nobody reads."""',
+        'def ask():\n    """Return %s."""' % ("a word " * 13),
+        'class Port:\n    number = 1\n    """A port is no number."""',
+        'def ask():\n    """Ask.\n\n    :param most: at most so many\n        words.\n    """',
+        'option("--limit", help="At most so many.")',
+        'raise InvalidInput(f"{port!r} is no port")',
+    ],
+)
+def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(source, "utf-8")
+    (why,) = tool.found_in(file)
+    assert why.startswith(f"{file}:")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Module of ports.\n\n    a.py    nobody\n    b.py    somebody\n"""',
+        '"""States.\n\nasked ─ refused  by whoever answers\n"""',
+        'name = "nobody"',
+        'raise InvalidInput(f"{port!r} is not a valid port")',
+    ],
+)
+def test_a_plain_source_is_left_alone(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(source, "utf-8")
+    assert tool.found_in(file) == []
+
+
+def test_documents_and_sources_are_checked_where_no_file_is_named() -> None:
+    files = tool.checked_by_default()
+    assert ROOT / "docs" / "style.md" in files
+    assert set((ROOT / "batos").rglob("*.py")) <= set(files)
+
+
 def test_one_sentence_a_line() -> None:
     text = "# Title\n\nOne here. Two\nthere. See e.g. this.\n\n* An item. Its second.\n\n```\na. B\n```\n| a. B | c |\n"
     wanted = "# Title\n\nOne here.\nTwo there.\nSee e.g. this.\n\n* An item.\n  Its second.\n\n```\na. B\n```\n| a. B | c |\n"

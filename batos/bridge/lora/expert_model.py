@@ -1,7 +1,7 @@
 """Expert models on Ollama: their foundation, their build, and the mark by which they are recognised.
 
-An expert's model says in a licence text what it was made of. So a build that was interrupted after its last step is recognised as done, and
-a model of another author under that name is not overwritten.
+An expert's model says in a licence text what it was made of. So a build that was interrupted after its last step is recognised as done. A
+model of another author under that name is not overwritten.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class LoraFactory:
         }
 
     def lacks(self, model: str) -> str:
-        """Return why an expert that the image has is not at this Ollama, and what to do; "" if it is, or is no expert."""
+        """Return why an expert that the image has is not at this Ollama, and what to do; "" if it is, or is not an expert."""
         return self._lacking.get(model, "")
 
     # --- one scan

@@ -4,7 +4,7 @@ The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. BAT OS reads it w
 their headers must be checked before a heavier library touches them.
 
 Re-quantising keeps weights in blocks of another kind: as exact, some larger, and faster to read. A CPU evaluates a prompt on Q8_0 nearly
-twice as fast as on Q4_1, for which llama.cpp multiplies one row at a time and not matrices; Ollama quantises nothing that is quantised
+twice as fast as on Q4_1: for Q4_1, llama.cpp multiplies one row at a time and not matrices; Ollama quantises nothing that is quantised
 already. So a base that a package holds in such blocks is rewritten on its way in.
 """
 

@@ -1,7 +1,7 @@
 """Abstract state of the analysis: the heap of abstract objects, the state at a point of a method, and the constructs around that point.
 
-A set of abstract objects is an `int`, one bit an object. There is one object for self, one for everything that belongs to other
-objects, one a slot, and one for each place in the source where a value is created. The content of an object only grows. A state holds
+A set of abstract objects is an `int`, one bit an object. There is one object for self, one for everything that belongs to other objects,
+and one a slot. There is also one for each place in the source where a value is created. The content of an object only grows. A state holds
 on any of the paths that lead to its point; around it are loops, finally clauses, functions and handlers.
 """
 

@@ -1,8 +1,8 @@
 """Effects of calls of tools: how often a method may act, and whose words say where.
 
-A call of a tool answers what its connection says. That is followed through texts, containers, slots and other messages as an *origin*, so
-that what one place says does not choose a path or an address at another. A call of a tool that acts is noted with the loops and functions
-around it, and judged when the whole method was followed.
+A call of a tool answers what its connection says. That is followed through texts, containers, slots and other messages as an *origin*. So
+what one place says does not choose a path or an address at another. A call of a tool that acts is noted with the loops and functions around
+it, and judged when the whole method was followed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Readers of plain text: prose, conversations, source code, Markdown and tables.
 
-* Conversations: lines that begin with a time and a name, or with a name alone, under or with dates. Exports of WhatsApp, Telegram, LINE
-  and IRC are read, and texts written like them; each turn becomes a chunk. A line with a time before the name begins a turn whoever
-  speaks: an unknown number, a name with an emoji. A program's own notice ("Anna joined") has no speaker.
+* Conversations: lines that begin with a time and a name, or with a name alone, under or with dates. Exports of WhatsApp, Telegram, LINE and
+  IRC are read, and texts written like them; each turn becomes a chunk. A line with a time before the name begins a turn of any speaker: an
+  unknown number, a name with an emoji. A program's own notice ("Anna joined") has no speaker.
 * Source code: a part begins where a line begins a definition at the margin; small ones are joined.
 * Markdown: a part for each heading, named by the path of headings. Front matter is a part of its own, with title, day and tags.
 * Tables (CSV and similar): each row repeats the names of its columns, in whatever chunk it is.
