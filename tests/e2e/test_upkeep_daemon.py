@@ -156,13 +156,15 @@ def test_missions_go_on_through_packs_and_backups(tmp_path: Path, scripted: Scri
         try:
             first = batos("pack", "--days", "0", "--connect", running.endpoint)
             assert first["type"] == "pack"
-            for _ in range(3):
+            deadline, rounds = time.monotonic() + END_S, 0
+            while rounds < 3 or len(load.ids) <= 50:  # how many missions come in a round is the machine's pace
+                assert time.monotonic() < deadline
                 packed = peer.ask("pack", days=0)
                 assert peer.ask("backup")["type"] == "backup"
+                rounds += 1
         finally:
             load.enough.set()
             load.join()
-        assert len(load.ids) > 50
         info = peer.ask("info")
         assert info["upkeep"]["under_way"] is None
         assert info["upkeep"]["pack"]["bytes_after"] == packed["bytes_after"]
