@@ -195,7 +195,6 @@ class MemoryWriter:
         bus.subscribe(MissionEnded, lambda ended: self._more.set())
         while True:
             self._more.clear()
-            begun = self._clock()
             try:
                 await self._apply_earlier_ratings()
                 while await self.write_batch():
@@ -204,8 +203,9 @@ class MemoryWriter:
                 log.warning("not_remembered", error=str(e), retry_s=RETRY_S)
                 await asyncio.sleep(RETRY_S)
                 continue
+            written = self._clock()
             await self._more.wait()
-            await asyncio.sleep(max(0.0, begun + self._pause_s - self._clock()))
+            await asyncio.sleep(max(0.0, written + self._pause_s - self._clock()))
 
     async def _apply_earlier_ratings(self) -> None:
         """Take over ratings that were given before the memory used them. Needed once in an image's life."""
