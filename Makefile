@@ -1,8 +1,10 @@
 # install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
-# test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
+# test     the tests, on a real Ollama and registry     registry that registry: found on PATH, or installed (Debian)
+# test-long  the tests that take minutes each: trainings, the shipped expert on a real Ollama, the soak
 # mcp-servers  MCP servers that the tests speak with, and the protocol's conformance suites: PyPI, and npm where the machine has it
 # chat-clients  openai-python, ollama-python, llm, LiteLLM, openai and the AI SDK of Node: what the tests let speak with the doors (430 MB)
+# page-clients     Claude Code and Open WebUI as the pages have them, 7 GB, two minutes once they are installed
 # mcp-conformance  the protocol's own conformance suites, for clients and for servers, three minutes
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # postgres PostgreSQL, of which the tests start servers of their own: found, or installed (Debian)
@@ -40,7 +42,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium postgres mcp-servers chat-clients mcp-conformance models run test check bench month answers tool-choice operations composites attacks peers crash lock package release docs site pins clean
+.PHONY: install install-dev embedders training ollama registry chromium postgres mcp-servers chat-clients page-clients mcp-conformance models run test test-long check bench month answers tool-choice operations composites attacks peers crash lock package release docs site pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -108,6 +110,10 @@ mcp-servers: $(VENV)/.made
 chat-clients: $(VENV)/.made
 	@sh tools/chat_clients.sh $(bin)/python
 
+page-clients: install-dev
+	@sh tools/page_clients.sh $(bin)/python
+	@PAGE_CLIENTS=yes exec $(bin)/python -m pytest tests/contract/test_page_clients.py $(ARGS)
+
 mcp-conformance: install-dev mcp-servers
 	@MCP_CONFORMANCE=yes exec $(bin)/python -m pytest tests/contract/test_mcp_conformance.py -n 2 $(ARGS)
 
@@ -115,13 +121,17 @@ mcp-conformance: install-dev mcp-servers
 run: install models ollama
 	@exec $(bin)/batos run --supervise $(if $(wildcard var/live_image.fs),--data ./var) $(ARGS)
 
-# Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
-# are the end-to-end tests that take minutes each, which kept one worker waiting for the other.
+# Three workers for two cores, since tests wait, too. One file of tests on one of them: a file's fixtures are made once. In their order
+# and not the smallest last: those are the end-to-end tests that take minutes each, which kept one worker waiting for the others.
 test: install-dev models embedders ollama registry chromium postgres mcp-servers chat-clients
-	@exec $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@exec $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+
+# What trains, or asks a real model for minutes.
+test-long: install-dev models embedders ollama registry chromium postgres mcp-servers chat-clients
+	@exec $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m long $(ARGS)
 
 crash: install-dev models ollama
-	@CRASH_N=$(N) CRASH_STEP=$(if $(N),97) exec $(bin)/python -m pytest tests/crash $(ARGS)
+	@CRASH_ALL=yes CRASH_N=$(N) CRASH_STEP=$(if $(N),97) exec $(bin)/python -m pytest tests/crash $(ARGS)
 
 check: install-dev
 	$(bin)/ruff check .
@@ -188,8 +198,8 @@ lock: $(VENV)/.made
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh
 
-release: check site
-	@PYTHONS="$(PYTHONS)" sh tools/release.sh
+release: check site ollama
+	@PYTHONS="$(PYTHONS)" VENV="$(VENV)" sh tools/release.sh
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py

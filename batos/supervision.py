@@ -106,16 +106,16 @@ class Watchdog:
         """
         self._limit_s, self._end = limit_s, end
         self._standing = StallDetector(limit_s)
-        self._beats, self._stopped = 0, threading.Event()
-        self._timer: TimerHandle | None = None
-        self._beside: subprocess.Popen[bytes] | None = None
+        self.beats, self._stopped = 0, threading.Event()
+        self.timer: TimerHandle | None = None
+        self.beside: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
     def over(self, loop: AbstractEventLoop) -> Iterator[None]:
         """Watch as long as the block lasts. To be entered and left on the loop's thread."""
         if sys.platform == "linux":  # other systems have no real-time signals: there the thread watches alone
             _exit_on_signal()
-            self._beside = _beside(self._limit_s + HEAD_START_S)
+            self.beside = _beside(self._limit_s + HEAD_START_S)
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         thread.start()
         self._beat(loop)
@@ -123,30 +123,30 @@ class Watchdog:
             yield
         finally:
             self._stopped.set()
-            if self._timer is not None:
-                self._timer.cancel()
+            if self.timer is not None:
+                self.timer.cancel()
             thread.join()
             self._leave()
 
     def _leave(self) -> None:
         """Have the process beside this one end: its standard input does."""
-        if self._beside is not None:
+        if self.beside is not None:
             try:
-                self._beside.communicate(timeout=LEAVE_S)
+                self.beside.communicate(timeout=LEAVE_S)
             except subprocess.TimeoutExpired:
-                self._beside.kill()
-                self._beside.wait()
+                self.beside.kill()
+                self.beside.wait()
 
     def _beat(self, loop: AbstractEventLoop) -> None:
-        self._beats += 1
-        if self._beside is not None and self._beside.stdin is not None:
+        self.beats += 1
+        if self.beside is not None and self.beside.stdin is not None:
             with contextlib.suppress(OSError):  # the process is gone or does not read: the thread goes on watching
-                self._beside.stdin.write(b".")
-        self._timer = loop.call_later(self._standing.look_s, self._beat, loop)
+                self.beside.stdin.write(b".")
+        self.timer = loop.call_later(self._standing.look_s, self._beat, loop)
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._standing.look_s):
-            if self._standing.too_long(self._beats):
+            if self._standing.too_long(self.beats):
                 teller = threading.Thread(target=_tell, args=(self._standing.stood_s, stacks()), daemon=True)
                 teller.start()
                 teller.join(TELL_S)

@@ -3,13 +3,15 @@
     python bench/cluster.py --engine postgres --missions 200
     python bench/cluster.py --engine zeo --missions 200 --seed 7 --json
     python bench/cluster.py --kernels 2 --faults none --pace 0 --think 0.5 1 --missions 60    # how fast, beside --kernels 1
+    python bench/cluster.py --faults all --writes 0.3    # the server goes away, too, and a third of the missions write one persona
 
 Real daemons (`batos run`), each with a scripted Ollama of its own, on a PostgreSQL or a ZEO that the bench starts. Clients submit to any of
-them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time. Then the
+them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time; with
+`--faults all` the server is stopped, too, in order or as in a crash, and started at once, after 2 or after 10 seconds. Then the
 image is read: each acknowledged mission must be COMPLETE, once by its history, and once in memory, its journal must have each inference
 once, and no model may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner
-and the sending. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions. The exit code
-is 1 where a promise is broken. The last line is JSON.
+and the sending. A mission that writes adds its name to a slot of ROBIN's: each must be there once. `taken_*_s`: from the kill of a kernel
+until another has taken up the first, and the last, of its missions. The exit code is 1 where a promise is broken. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ from batos.image import journal, kernels, ledger
 from batos.image.storage import open_database
 from batos.memory.records import MISSION
 from batos.memory.store import library_of
+from batos.objects import Method
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
+from tests.support import kernel_child
 from tests.support.crash import BRIEFS, completions, keys_of
 from tests.support.daemon import Daemon, Peer, provisioned
 from tests.support.servers import Postgres, Zeo, postgres_server, zeo_server
@@ -48,6 +52,7 @@ from tests.support.servers import Postgres, Zeo, postgres_server, zeo_server
 CLIENTS = 4
 REPLY_MS = 2500
 END_S = 180.0
+TALLY = "tally_"
 LATE_S = 0.3
 """Seconds by which a request may have left after its answer was journaled by another kernel, and still have crossed it."""
 
@@ -58,7 +63,8 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=3)
     parser.add_argument("--missions", type=int, default=200)
     parser.add_argument("--lease", type=float, default=2.0, help="seconds (image.lease_s)")
-    parser.add_argument("--faults", choices=("both", "kills", "stops", "none"), default="both")
+    parser.add_argument("--faults", choices=("all", "both", "kills", "stops", "none"), default="both")
+    parser.add_argument("--writes", type=float, default=0.0, help="share of the missions that all write one persona")
     parser.add_argument("--pause", type=float, nargs=2, default=(1.5, 4.0), help="least and most seconds between two faults")
     parser.add_argument("--pace", type=float, default=2.5, help="most seconds that a client rests between two missions")
     parser.add_argument("--think", type=float, nargs=2, default=(0.05, 0.3), help="least and most seconds of an inference")
@@ -69,7 +75,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, True)
         server: Postgres | Zeo = stack.enter_context(postgres_server() if args.engine == "postgres" else zeo_server())
-        found = stack.enter_context(Run(folder, server.image(), args)).measured()
+        found = stack.enter_context(Run(folder, server, args)).measured()
     if not args.json:
         for name, value in found.items():
             print(f"{name:>24}  {value}")
@@ -80,8 +86,8 @@ def main() -> None:
 class Run:
     """One run: the kernels, their Ollamas, the clients and the faults."""
 
-    def __init__(self, folder: pathlib.Path, uri: str, args: argparse.Namespace) -> None:
-        self._folder, self._uri, self._args = folder, uri, args
+    def __init__(self, folder: pathlib.Path, server: Postgres | Zeo, args: argparse.Namespace) -> None:
+        self._folder, self._server, self._uri, self._args = folder, server, server.image(), args
         self._chance = random.Random(args.seed)
         self._asked: list[tuple[float, int, dict[str, Any]]] = []
         self._acknowledged: dict[str, float] = {}
@@ -120,6 +126,7 @@ class Run:
     def _start(self, k: int) -> None:
         kernel = Daemon(
             self._folder / f"k{k}",
+            program=(kernel_child.__file__,),  # nothing is armed: it keeps to its scripted Ollama, however late that answers
             image=self._uri,
             ollama_host=self._ollamas[k].host,
             concurrent_missions=4,
@@ -137,6 +144,8 @@ class Run:
         """Return the figures of the run."""
         for k in range(self._args.kernels):
             self._start(k)
+        with self._image() as write:
+            write(_prepare)
         began = time.time()
         over = threading.Event()
         clients = [threading.Thread(target=self._client, args=(c, over)) for c in range(CLIENTS)]
@@ -162,7 +171,7 @@ class Run:
 
     def _client(self, c: int, over: threading.Event) -> None:
         chance, mine = random.Random(self._args.seed * 100 + c), [f"m{n}" for n in range(c, self._args.missions, CLIENTS)]
-        briefs = list(BRIEFS)
+        briefs, writing = list(BRIEFS), [f"m{n}" for n in range(round(self._args.missions * self._args.writes))]
         while mine and not over.is_set():
             k = chance.randrange(self._args.kernels)
             try:
@@ -170,7 +179,10 @@ class Run:
                     peer.socket.setsockopt(zmq.RCVTIMEO, REPLY_MS)
                     while mine and not over.is_set():
                         began = time.monotonic()
-                        reply = peer.ask("submit", id=mine[0], brief=briefs[int(mine[0][1:]) % 3].format(id=mine[0]))
+                        if mine[0] in writing:
+                            reply = peer.ask("send", id=mine[0], target="robin", selector=TALLY, args=[mine[0]])
+                        else:
+                            reply = peer.ask("submit", id=mine[0], brief=briefs[int(mine[0][1:]) % 3].format(id=mine[0]))
                         if reply["type"] != "accepted":
                             self._refused[str(reply.get("code"))] += 1
                             break
@@ -188,10 +200,17 @@ class Run:
             time.sleep(0.5)
             return
         time.sleep(chance.uniform(*args.pause))
+        if args.faults == "all" and chance.random() < 0.25:
+            at = time.time()
+            self._server.stop(chance.choice(("fast", "immediate")))
+            time.sleep(chance.choice((0, 2, 10)))
+            self._server.start()
+            self._faults.append((at, time.time(), -1, "server", ""))
+            return
         k = chance.randrange(args.kernels)
         kernel, name = self._kernels[k], self._name(k)
         at = time.time()
-        if args.faults == "kills" or (args.faults == "both" and chance.random() < 0.5):
+        if args.faults == "kills" or (args.faults in ("all", "both") and chance.random() < 0.5):
             kernel.kill()
             time.sleep(chance.uniform(0.2, 3))
             self._start(k)
@@ -239,6 +258,7 @@ class Run:
             *(f"{id} was completed {n} times" for id, n in often.items()),
             *(f"{entry} is in the journal more than once" for entry in twice),
             *(f"{id} is {remembered[id]} times in memory" for id in missions if remembered[id] != 1),
+            *(f"{id} wrote {n} times" for id, n in self._written(root_of, missions).items() if n != 1),
             *(f"{key} was asked for {late:.2f} s after it was journaled" for key, late in again),
         ]
         return {
@@ -266,6 +286,12 @@ class Run:
             "events": self._events(),
             "broken": broken,
         }
+
+    def _written(self, root_of: Any, missions: dict[str, Any]) -> dict[str, int]:
+        """Return how often each mission that writes is in the persona's slot."""
+        written = collections.Counter(root_of(lambda root: root["lobby"].robin.tallied))
+        writers = (id for id, one in missions.items() if one.message)
+        return {id: written[id] for id in {*writers, *written}}
 
     def _asked_again(self, at: dict[bytes, float]) -> tuple[list[tuple[str, float]], int]:
         """Return what was asked for after it was journaled, and the number of those that a stopped kernel had looked at before."""
@@ -301,6 +327,13 @@ class Run:
         counted = collections.Counter(str(line.get("event")) for line in lines)
         bad = collections.Counter(f"{line.get('event')}!" for line in lines if line.get("level") in ("error", "critical"))
         return {**{name: counted[name] for name in told if counted[name]}, **bad}
+
+
+def _prepare(root: Any) -> None:
+    """Give ROBIN a slot, and a method that adds a name to it."""
+    robin = root["lobby"].robin
+    robin.tallied = ()
+    robin._slots[TALLY] = Method(TALLY, f"def {TALLY}(self, id):\n    self.tallied = self.tallied + (id,)\n    return id\n")
 
 
 def _remembered(root: Any) -> collections.Counter[str]:

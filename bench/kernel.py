@@ -4,6 +4,11 @@ An instant inference (5 calls a mission: decompose, three facets at once, synthe
 bridge's place; everything else is real and durable. Prints one JSON line.
 
     python bench/kernel.py --missions 2000 --concurrency 1 --dir /dev/shm
+
+With `--http TOKENS` the inferences come over HTTP: an Ollama without models, in a process of its own, streams answers of that many
+tokens, one at a time, to the whole bridge. `cpu_ms_of_client` is what a bare `ollama.AsyncClient` takes for the same streams.
+
+    python bench/kernel.py --http 60 --missions 60 --concurrency 4 --dir /dev/shm
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 FACETS = ("sage_facet_", "still_point_facet_", "plain_facet_")
@@ -32,13 +37,22 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=1)
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for the image; a RAM disk shows the cost without the disk")
     parser.add_argument("--wire", action="store_true", help="send the missions through a socket (in this process) instead of the scheduler")
+    parser.add_argument("--http", type=int, default=0, metavar="TOKENS", help="stream answers of so many tokens over HTTP")
+    parser.add_argument("--pace", type=float, default=0.01, metavar="SECONDS", help="between two tokens of a stream")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.serve:
+        serve(args.http, args.pace)
+        return
     os.makedirs(args.dir, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="batos-bench-", dir=args.dir))
     try:
         if args.traced:
             asyncio.run(missions(folder, args.missions, args.concurrency, wire=False))
+            return
+        if args.http:
+            print(json.dumps(over_http(folder, args)))
             return
         line = {"missions": args.missions, "concurrency": args.concurrency, "wire": args.wire, **imports()}
         line.update(floors(folder))
@@ -97,8 +111,14 @@ def median_us(work: Callable[[], None], rounds: int = 500) -> float:
     return round(sorted(times)[rounds // 2] * 1e6, 1)
 
 
-PLAN = json.dumps({name: f"sub-query for {name} ".ljust(112, ".") for name in FACETS})
-ANSWER = " ".join(f"word{i:03}" for i in range(50))
+PROSE = (
+    "What keeps a person where they are is seldom one thing. A habit that once helped has gone on after its reason ended, and the days "
+    "are full enough that nobody asks it to leave. Look at last week and name three hours that felt like your own: what were you doing, "
+    "and who was there? Begin with one of them. Make it a little larger, tell somebody that you mean to, and see after ten days whether "
+    "the rest still seems as heavy as before."
+)
+PLAN = json.dumps({name: f"{name}: {PROSE[at : at + 96]}" for at, name in zip((0, 130, 260), FACETS, strict=True)})
+ANSWER = PROSE[:400]
 
 
 class Instant:
@@ -116,7 +136,66 @@ class Instant:
         return "0" * 64
 
 
-async def missions(folder: pathlib.Path, count: int, concurrency: int, *, wire: bool) -> dict[str, Any]:
+def serve(tokens: int, pace: float) -> None:
+    """Be an Ollama that streams answers at a pace, until the standard input ends."""
+    from batos.testing.ollama import ScriptedHandler, ScriptedOllama
+
+    class Paced(ScriptedHandler):
+        def _stream(self, parts: Iterable[dict[str, Any]], **more: Any) -> None:
+            super()._stream((part for part in parts if not time.sleep(pace)), **more)
+
+    class Server(ScriptedOllama):
+        handler = Paced
+
+    with Server() as server:
+        server.say(PLAN, when=lambda request: bool(request.get("format")))
+        server.say(" ".join(f"word{i:03}" for i in range(tokens)))
+        print(server.host, flush=True)
+        sys.stdin.read()
+
+
+def over_http(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Processor time of missions whose answers are streamed over HTTP, and of a bare client for as many streams."""
+    command = [sys.executable, __file__, "--serve", "--http", str(args.http), "--pace", str(args.pace)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        host = server.stdout.readline().strip()
+        found = asyncio.run(missions(folder, args.missions, args.concurrency, wire=False, host=host))
+        bare = asyncio.run(streams(host, args.missions, args.concurrency))
+    keep = ("missions_per_s", "cpu_ms_per_mission")
+    told = {"missions": args.missions, "concurrency": args.concurrency, "tokens": args.http, "pace_s": args.pace}
+    return {**told, **{name: found[name] for name in keep}, "cpu_ms_of_client": bare}
+
+
+async def streams(host: str, count: int, concurrency: int) -> float:
+    """Milliseconds of processor time that a bare client takes for the five streams of a mission."""
+    from ollama import AsyncClient
+
+    client = AsyncClient(host)
+    todo = iter(range(5 * count))
+
+    async def listen() -> None:
+        for i in todo:
+            form = None if i % 5 else {"type": "object"}
+            request = {"model": "robin:embedded", "messages": [{"role": "user", "content": BRIEF}], "format": form}
+            async for _part in await client.chat(**request, stream=True):
+                pass
+
+    cpu = time.process_time()
+    await asyncio.gather(*(listen() for _ in range(concurrency)))
+    return round((time.process_time() - cpu) / count * 1e3, 3)
+
+
+async def first_mission(kernel: Any) -> None:
+    """Think a mission that does not count."""
+    ended = asyncio.Event()
+    stop = kernel.events.watch("first", lambda event: ended.set() if event["type"] == "result" else None)
+    await kernel.scheduler.submit("first", BRIEF, {})
+    await ended.wait()
+    stop()
+
+
+async def missions(folder: pathlib.Path, count: int, concurrency: int, *, wire: bool, host: str = "") -> dict[str, Any]:
     from batos import logs
     from batos.app.kernel import Kernel
     from batos.config import load
@@ -124,8 +203,12 @@ async def missions(folder: pathlib.Path, count: int, concurrency: int, *, wire: 
 
     logs.configure("error", "json")
     endpoint = f"ipc://{folder / 'bench.sock'}"
-    flags = {"data": folder, "concurrent_missions": concurrency, "autotelic": "off", "listen": [endpoint]}
-    kernel = await Kernel.start(load(flags, environ={}), inference=Instant(), listen=wire)
+    flags: dict[str, Any] = {"data": folder, "concurrent_missions": concurrency, "autotelic": "off", "listen": [endpoint]}
+    if host:
+        flags |= {"ollama_host": host, "profile": "embedded", "inference.concurrency": min(64, 3 * concurrency)}
+    kernel = await Kernel.start(load(flags, environ={}), inference=None if host else Instant(), listen=wire)
+    if host:  # models are made at the first start, and what a first mission loads is loaded once
+        await first_mission(kernel)
     calm_collector()  # as the daemon does
     image = folder / "live_image.fs"
     before, commits = image.stat().st_size, _commits(kernel)

@@ -3,10 +3,12 @@
 Ends with one JSON line.
 
 `recall` is measured on RestBench (repository Yifan-Song793/RestGPT: `specs/tmdb_oas.json`, `specs/spotify_oas.json`, `datasets/tmdb.json`,
-`datasets/spotify.json`, all four in the folder `--restbench`): the share of tasks of which ALL operations of the known solution are among
-the 8 that are offered. Names of path parameters do not count. Tasks of even numbers are `tuned`: what the rules are was chosen by looking
-at them; those of odd numbers are `held`. `words` is the same without an embedder. `unknown`: tasks that name an operation which the
-document does not have; they count as missed.
+`datasets/spotify.json`, all four in the folder `--restbench`): the share of tasks of which ALL operations of the known solution are in
+the 8 lines that a model is offered which uses tools by itself: operations that read parts of one resource share a line, at most four. Names
+of path parameters do not count. Tasks of even numbers are `tuned`: what the rules are was chosen by looking at them; those of odd numbers
+are `held`. `words` is the same without an embedder, and `single` that of 8 lines with one operation each, which rules choose from for any
+other model. `forms`: tokens of the 8 functions that are sent, and of 8 with one operation each, at 4 characters a token, on average.
+`unknown`: tasks that name an operation which the document does not have; they count as missed.
 
 `told` is the same for the prompt in which a method of the connection is asked for: all operations of the known solution stand in it, of
 those that have room (`SynthesisLimits.tool_chars`); words alone choose them.
@@ -16,6 +18,10 @@ tokenizer (`tokens`). `answer_s`: median seconds from a document at a URL to the
 document is fetched, read, checked and pinned in an image, a call is checked, sent and answered (over loopback). `documents`, with
 `--documents FOLDER`: of each document there its operations, the seconds to read it, the mebibytes that the process grew by beyond what it
 is after its imports, and how many operations are left out; or why it is refused.
+
+`picks`: whether a large model picks the operations out of what it is offered, of every third task all of whose operations are offered in
+both forms. `--prompts FOLDER` writes what it is sent, as `NAME-FORM.json`; a fresh writer who sees nothing else puts the calls of the whole
+solution beside it, as `NAME-FORM.picks` (a list of [function, arguments]); `--picks FOLDER` counts those in which all known operations are.
 
 `usages`, with `--usages 'PROGRAM …'`: of each program on this machine the operations that rules read of its usage, or why they do not, and
 the seconds; `by_rule` counts those that are read.
@@ -37,7 +43,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -57,12 +64,14 @@ from batos.forge.method_prompts import SynthesisLimits
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.mind.text_likeness import TextLikeness
-from batos.mind.tool_choice import OFFERED, ToolOffer, offered
+from batos.mind.tool_choice import OFFERED, ToolOffer, functions_of, offered, offered_lines
 from batos.tools import connections, descriptions, openapi_document, openapi_files
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolLimits, check_definitions
 from batos.tools.toolbox import Toolbox
 
 SETS = ("tmdb", "spotify")
+Lines = Callable[[str], Awaitable[list[tuple[ToolOffer, ...]]]]
+"""Lines that are offered for a brief."""
 
 
 class Task(NamedTuple):
@@ -109,17 +118,32 @@ def _whole(file: Path) -> openapi_document.OpenApiReading:
     return _read(file, document, asyncio.run(openapi_files.gathered(document, place, load)))
 
 
-async def recall(held: Catalogue, likeness: TextLikeness | None, missed: list[str]) -> dict[str, str]:
-    """Tasks of which all operations are offered, by half."""
-    found = dict.fromkeys(HALVES, 0)
+async def recall(held: Catalogue, lines: Lines, missed: list[str]) -> dict[str, Any]:
+    """Tasks of which all operations are in the lines, by half, and what the lines cost."""
+    found, chars = dict.fromkeys(HALVES, 0), 0
     for task in held.tasks:
-        best = await offered(task.text, held.offers, OFFERED, likeness)
-        offers = held.operations([offer for offer, _ in best])
+        shown = await lines(task.text)
+        offers = held.operations([offer for line in shown for offer in line])
+        chars += len(json.dumps([one.form() for one in functions_of(shown).values()]))
         found[task.half] += task.gold <= offers
         if not task.gold <= offers and task.half == HALVES[0]:
             missed.append(f"{task.text}: lacks {sorted(task.gold - offers)}; offered {sorted(offers)}")
     of = {half: sum(task.half == half for task in held.tasks) for half in HALVES}
-    return {half: f"{found[half]} of {of[half]}" for half in HALVES}
+    return {half: f"{found[half]} of {of[half]}" for half in HALVES} | {"forms": chars // (4 * len(held.tasks))}
+
+
+def shared(held: Catalogue, likeness: TextLikeness | None) -> Lines:
+    """The lines that a model is offered which uses tools by itself."""
+    return lambda text: offered_lines(text, held.offers, OFFERED, likeness)
+
+
+def single(held: Catalogue, likeness: TextLikeness | None) -> Lines:
+    """Lines of one operation each."""
+
+    async def lines(text: str) -> list[tuple[ToolOffer, ...]]:
+        return [(offer,) for offer, _ in await offered(text, held.offers, OFFERED, likeness)]
+
+    return lines
 
 
 async def told(name: str, held: Catalogue) -> dict[str, str]:
@@ -141,6 +165,43 @@ async def prompt(held: Catalogue, host: str, model: str) -> dict[str, int]:
             model=model, prompt=text, raw=True, options={"num_predict": 1, "num_ctx": 8192, "temperature": 0}, keep_alive=0
         )
     return {"operations": len(held.offers), "chars": len(text) // 4, "tokens": int(told.prompt_eval_count or 0)}
+
+
+async def prompts(name: str, held: Catalogue, forms: dict[str, Lines]) -> dict[str, str]:
+    """What a model is sent for a third of the tasks that both forms serve, by the name of its file."""
+    at, found = 0, dict[str, str]()
+    for task in held.tasks:
+        shown = {form: await lines(task.text) for form, lines in forms.items()}
+        if not all(task.gold <= held.operations([offer for line in lines for offer in line]) for lines in shown.values()):
+            continue
+        at += 1
+        for form, lines in shown.items() if at % 3 == 1 else ():
+            said = {"request": task.text, "functions": [one.form()["function"] for one in functions_of(lines).values()]}
+            found[f"{name}-{at:03}-{form}.json"] = json.dumps(said, ensure_ascii=False)
+    return found
+
+
+def written(texts: dict[str, str], folder: Path) -> None:
+    """Write texts into a folder, by the names of their files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+
+
+def picks(folder: Path, catalogues: dict[str, Catalogue]) -> dict[str, str]:
+    """Count the answers that have all operations of the known solution, by catalogue and form."""
+    right, of = Counter[str](), Counter[str]()
+    for file in sorted(folder.glob("*.picks")):
+        said = json.loads(file.with_suffix(".json").read_text("utf-8"))
+        name, _, form = file.stem.split("-")
+        held = catalogues[name]
+        gold = next(task.gold for task in held.tasks if task.text == said["request"])
+        by_tool = {tool: offer for offer in held.offers for tool in (offer.tool.name, *functions_of([(offer,)]))}
+        asked = json.loads(file.read_text("utf-8"))
+        named = [next((value for value in map(str, given.values()) if value in by_tool), function) for function, given in asked]
+        right[f"{name} {form}"] += gold <= held.operations([by_tool[tool] for tool in named if tool in by_tool])
+        of[f"{name} {form}"] += 1
+    return {key: f"{right[key]} of {of[key]}" for key in of}
 
 
 class _Place(BaseHTTPRequestHandler):
@@ -250,10 +311,16 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
         likeness = TextLikeness(Remembered(inference, args.kept), profile.embedder, deadline_s=DEADLINE_S)  # type: ignore[arg-type]
         for name in SETS:
             held, missed = catalogue(args.restbench, name), list[str]()
+            if args.prompts is not None:
+                asked = await prompts(name, held, {"shared": shared(held, likeness), "single": single(held, likeness)})
+                await asyncio.to_thread(written, asked, args.prompts)
+                continue
             unknown = held.operations(held.offers)
             figures[name] = {
-                "recall": await recall(held, likeness, missed),
-                "words": await recall(held, None, []),
+                "recall": await recall(held, shared(held, likeness), missed),
+                "words": await recall(held, shared(held, None), []),
+                "single": await recall(held, single(held, likeness), []),
+                "single words": await recall(held, single(held, None), []),
                 "told": await told(name, held),
                 "unknown": sum(not task.gold <= unknown for task in held.tasks),
                 "prompt": await prompt(held, host, profile.base),
@@ -275,9 +342,14 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=BUILD / "operations" / "vectors.db", help="file of vectors")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models, 300 MB")
     parser.add_argument("--usages", default="", help="names of programs whose usages are read, and nothing else")
+    parser.add_argument("--prompts", type=Path, help="write what a model is sent into this folder, and measure nothing else")
+    parser.add_argument("--picks", type=Path, help="count the answers in this folder, and measure nothing else")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     logs.configure("error", "json")
+    if args.picks is not None:
+        print(json.dumps(picks(args.picks, {name: catalogue(args.restbench, name) for name in SETS})))
+        return
     if args.usages:
         print(json.dumps(asyncio.run(usages(args.usages.split()))))
         return

@@ -59,7 +59,7 @@ async def main(count: int, seconds: float) -> dict[str, Any]:
             alarm = Alarm(image, submit, EventBus())
             begun = time.monotonic()
             task = asyncio.create_task(alarm.run())
-            while not alarm._heap or (len(alarm._planned) < count and not runs):  # noqa: ASYNC110  nothing tells of it
+            while not alarm._heap or (len(alarm.planned) < count and not runs):  # noqa: ASYNC110  nothing tells of it
                 await asyncio.sleep(0.01)
             if not runs:
                 found["load_s"] = round(time.monotonic() - begun, 2)

@@ -6,8 +6,13 @@
 A daemon of its own, on a scripted stand-in for models that answers after some milliseconds, under load without a pause: briefs, follow-ups,
 missions that are cancelled, messages that remember, ratings, undos, files that are read, searches. It is killed three times in the first
 fifth, and once at the end. Upkeep, backups, curator and heartbeat come every few seconds, so that months of them come by. After a twentieth
-of the missions and at the end the load pauses, what is due is waited for, and each verb is measured. `--missions` scales it down. The last
-line is JSON; the exit code is 1 where an aim is missed.
+of the missions and at the end the load pauses, what is due is waited for, and the image is packed. `--missions` scales it down; Ctrl-C ends
+the load at the number that is reached, as if that had been asked for. The last line is JSON; the exit code is 1 where an aim is missed.
+
+Other work on the machine does not count. The image of the first measure is kept, and at the end two daemons that were just started open
+it and the last one: each verb is asked of both in turn, so that what slows the one slows the other. A stall is counted without the time
+that the daemon's main thread, or the process that asks, was ready to run and had no processor (`/proc/PID/schedstat`); time that the
+daemon's other threads take from it counts.
 """
 
 from __future__ import annotations
@@ -41,7 +46,7 @@ AIMS = {"stall_s": 0.25, "bytes_a_mission": 1024, "slower": 1.5, "memory": 1.15,
 FIRST = 20
 """The first measure is after one mission in so many."""
 WORKERS = 16
-SAMPLES = 40
+SAMPLES, WARM = 40, 5
 WAIT_S = 300.0
 CHAT_S, TEXT_S = 0.004, 0.001
 """What the stand-in takes for an answer, and to embed a text; one batch at a time, as Ollama does it."""
@@ -60,11 +65,12 @@ def main() -> None:
     parser.add_argument("--daemon", help=argparse.SUPPRESS)
     parser.add_argument("--kept", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--ping", help=argparse.SUPPRESS)
+    parser.add_argument("--pid", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.daemon:
         asyncio.run(serve(pathlib.Path(args.daemon), args.kept))
     elif args.ping:
-        ping(args.ping)
+        ping(args.ping, args.pid)
     else:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="soak-", dir=args.dir))
         try:
@@ -155,20 +161,27 @@ async def serve(folder: pathlib.Path, kept: int) -> None:
     await kernel.stop()
 
 
-def ping(endpoint: str) -> None:
-    """Ask one small thing after the other; a line for each that took long."""
+def ping(endpoint: str, pid: int) -> None:
+    """Ask one small thing after the other; a line for each that took long: when, how long, and that without waits for a processor."""
     import zmq
 
     socket = zmq.Context().socket(zmq.DEALER)
     socket.connect(endpoint)
     while True:
-        begun = time.monotonic()
+        waited, begun = waited_s(pid), time.monotonic()
         socket.send_json({"op": "ls", "target": "psm"})
         socket.recv()
         took = time.monotonic() - begun
         if took > AIMS["stall_s"] / 2:
-            print(json.dumps([round(time.time(), 3), round(took, 3)]), flush=True)
+            print(json.dumps([round(time.time(), 3), round(took, 3), round(max(0.0, took - waited_s(pid) + waited), 3)]), flush=True)
         time.sleep(0.02)
+
+
+def waited_s(pid: int) -> float:
+    """How long the main thread of a process, and this process, were ready to run and had no processor; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return sum(int(pathlib.Path(f"/proc/{one}/schedstat").read_text().split()[1]) for one in (pid, "self")) / 1e9
+    return 0.0
 
 
 # --- the load
@@ -184,7 +197,7 @@ class Soak:
         self.client: Client
         self.process: subprocess.Popen[str]
         self.pinger: subprocess.Popen[str]
-        self.stalls: list[tuple[float, float]] = []
+        self.stalls: list[tuple[float, float, float]] = []
         self.empty = 0
         self.ended = 0
         self.ids: list[str] = []
@@ -201,44 +214,56 @@ class Soak:
 
     async def run(self) -> dict[str, Any]:
         (self.folder / "data").mkdir()
+        (self.folder / "then" / "data").mkdir(parents=True)
         (self.folder / "notes").mkdir()
         await self.begin()
         self.empty = await self.packed()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self.enough)
         begun = time.monotonic()
         sampler = asyncio.create_task(self.sample())
         self.hire()
         for share in (0.25, 0.5, 0.75):
-            await self.reached(self.count * share / FIRST)
+            await self.reached(share / FIRST)
             await self.kill()
-        await self.reached(self.count // FIRST)
-        first = await self.measured()
-        await self.reached(self.count)
+        await self.reached(1 / FIRST)
+        first = await self.measured(keep=True)
+        then = self.ids[0], self.ids[-1]
+        self.open.set()
+        await self.reached(1)
         loaded_s = time.monotonic() - begun
         last = await self.measured()
         sampler.cancel()
         await self.dismiss()
         left = await self.left()
         restart_s = await self.kill()
+        verbs = await self.compared(then)
         lost = await self.lost()
         await self.packed()
         await self.shut_pinger()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
-        return self.told(first, last, left, lost, loaded_s, restart_s)
+        return self.told(first, last, verbs, left, lost, loaded_s, restart_s)
+
+    def enough(self) -> None:
+        """End the load here."""
+        self.count = min(self.count, max(self.ended, self.count // FIRST))
 
     # --- the process
 
     async def begin(self) -> float:
         begun = time.monotonic()
-        command = ["--daemon", str(self.folder / "data"), "--kept", str(self.kept)]
-        self.process = child(*command)
-        assert self.process.stdout is not None
-        line = await asyncio.to_thread(self.process.stdout.readline)
-        assert line == "ready\n", "the daemon did not start"
+        self.process = await self.daemon(self.folder / "data")
         self.client = await Client(self.endpoint, timeout_s=60).__aenter__()
-        self.pinger = child("--ping", self.endpoint)
+        self.pinger = child("--ping", self.endpoint, "--pid", str(self.process.pid))
         self.open.set()
         return time.monotonic() - begun
+
+    async def daemon(self, data: pathlib.Path) -> subprocess.Popen[str]:
+        process = child("--daemon", str(data), "--kept", str(self.kept))
+        assert process.stdout is not None
+        line = await asyncio.to_thread(process.stdout.readline)
+        assert line == "ready\n", "the daemon did not start"
+        return process
 
     async def kill(self) -> float:
         """SIGKILL, in the middle of everything, and a new start; how long that takes."""
@@ -341,9 +366,10 @@ class Soak:
         finally:
             self.under_load[verb].append(time.perf_counter() - begun)
 
-    async def reached(self, missions: float) -> None:
-        told = self.ended
-        while self.ended < missions:
+    async def reached(self, share: float) -> None:
+        """Return when this share of the missions has ended."""
+        told, missions = self.ended, int(self.count * share)
+        while self.ended < min(missions, self.count):
             assert self.process.poll() is None, "the daemon ended"
             await asyncio.sleep(0.05)
             if not self.quiet and self.ended - told >= max(100, self.count // 20):
@@ -361,8 +387,11 @@ class Soak:
 
     # --- measures
 
-    async def measured(self) -> dict[str, Any]:
-        """The image packed, and what each verb takes while nobody else asks."""
+    async def measured(self, *, keep: bool = False) -> dict[str, Any]:
+        """Stop the load, let what is due be done, and pack the image.
+
+        :param keep: keep a copy of the image.
+        """
         self.open.clear()
         await self.idle.wait()
         since = time.time()
@@ -372,9 +401,11 @@ class Soak:
                 break
         await self.until(lambda info: info["memory"]["embedder"]["state"] == "ready" and not info["autotelic"]["cem"]["waiting"], 120)
         packed = await self.packed()
-        verbs = await self.verbs()
-        self.open.set()
-        return {"missions": self.ended, "bytes": packed, "blobs": self.blobs(), "verbs": verbs}
+        if keep:
+            for name in ("live_image.fs", "live_image.fs.blobs"):
+                copy = shutil.copytree if (self.folder / "data" / name).is_dir() else shutil.copy2
+                copy(self.folder / "data" / name, self.folder / "then" / "data" / name)
+        return {"missions": self.ended, "bytes": packed, "blobs": self.blobs()}
 
     async def packed(self) -> int:
         for _ in range(600):
@@ -394,15 +425,37 @@ class Soak:
             await asyncio.sleep(0.2)
         return True
 
-    async def verbs(self) -> dict[str, float]:
-        """The median of each verb, in milliseconds."""
-        client, newest, chance = self.client, self.ids[-1], random.Random(3)
-        asked: dict[str, Callable[[], Awaitable[Any]]] = {
+    async def compared(self, then: tuple[str, str]) -> dict[str, tuple[float, float]]:
+        """The median of each verb in milliseconds, of the image as it was at the first measure and as it is; asked in turn.
+
+        :param then: the first mission and the last one of then.
+        """
+        process = await self.daemon(self.folder / "then" / "data")
+        found = {}
+        try:
+            async with Client(f"ipc://{self.folder / 'then' / 's'}", timeout_s=60) as client:
+                both = self.verbs(client, *then), self.verbs(self.client, self.ids[0], self.ids[-1])
+                for name in both[0]:
+                    times: tuple[list[float], list[float]] = [], []
+                    for ask, took in ((one[name], took) for _ in range(WARM + SAMPLES) for one, took in zip(both, times, strict=True)):
+                        begun = time.perf_counter()
+                        with contextlib.suppress(InvalidInput):  # a rating of a cancelled one, say
+                            await ask()
+                        took.append(time.perf_counter() - begun)
+                    found[name] = tuple(round(statistics.median(took[WARM:]) * 1e3, 2) for took in times)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        return found
+
+    def verbs(self, client: Client, oldest: str, newest: str) -> dict[str, Callable[[], Awaitable[Any]]]:
+        chance = random.Random(3)
+        return {
             "status": lambda: client.status(newest),
             "result": lambda: outcome(client, newest),
             "show": lambda: client.show(newest),
-            "status old": lambda: client.status(self.ids[0]),
-            "show old": lambda: client.show(self.ids[0]),
+            "status old": lambda: client.status(oldest),
+            "show old": lambda: client.show(oldest),
             "missions": lambda: client.missions(limit=20),
             "missions COMPLETE": lambda: client.missions("COMPLETE", 20),
             "missions FAILED": lambda: client.missions("FAILED", 20),
@@ -419,22 +472,8 @@ class Soak:
             "methods": client.methods,
             "changes": lambda: client.changes(limit=20),
             "rate": lambda: client.rate(newest, chance.choice((1, -1)), word(chance)),
-            "send": lambda: self.sent(f"Why {word(chance)} {word(chance)}?"),
+            "send": lambda: sent(client, f"Why {word(chance)} {word(chance)}?"),
         }
-        found = {}
-        for name, ask in asked.items():
-            times = []
-            for _ in range(SAMPLES):
-                begun = time.perf_counter()
-                with contextlib.suppress(InvalidInput):  # a rating of a cancelled one, say
-                    await ask()
-                times.append(time.perf_counter() - begun)
-            found[name] = round(statistics.median(times) * 1e3, 2)
-        return found
-
-    async def sent(self, brief: str) -> None:
-        accepted = await self.client.submit(brief)
-        await outcome(self.client, accepted.id)
 
     async def left(self) -> dict[str, Any]:
         """What is not done a minute after the load has ended."""
@@ -453,12 +492,19 @@ class Soak:
         return sum([(await self.client.status(id))["state"] not in ("COMPLETE", "FAILED") for id in some])
 
     def told(
-        self, first: dict[str, Any], last: dict[str, Any], left: dict[str, Any], lost: int, loaded_s: float, restart_s: float
+        self,
+        first: dict[str, Any],
+        last: dict[str, Any],
+        verbs: dict[str, tuple[float, float]],
+        left: dict[str, Any],
+        lost: int,
+        loaded_s: float,
+        restart_s: float,
     ) -> dict[str, Any]:
         parts = tally(self.folder / "data" / "live_image.fs", self.empty)
         fifth = [kib for ended, kib in self.rss if self.count / 5 <= ended < self.count * 2 / 5]
         end = [kib for ended, kib in self.rss if ended >= self.count * 4 / 5]
-        slower = {name: round(took / max(first["verbs"][name], 0.5), 2) for name, took in last["verbs"].items()}
+        slower = {name: round(took / max(before, 0.5), 2) for name, (before, took) in verbs.items()}
         found: dict[str, Any] = {
             "missions": self.count,
             "kept": self.kept,
@@ -470,11 +516,13 @@ class Soak:
             **{name: parts[name] for name in ("parts", "folded", "bytes_a_mission")},
             "rss_mb": [round(max(part, default=0) / 1024) for part in (fifth, end)],
             "memory": round(max(end, default=0) / max(fifth, default=1), 3),
-            "verbs_ms": {name: [first["verbs"][name], took] for name, took in last["verbs"].items()},
+            "verbs_ms": verbs,
             "slower": {name: by for name, by in slower.items() if by > AIMS["slower"]},
             "under_load_ms": {verb: spread(times) for verb, times in sorted(self.under_load.items())},
-            "stalls": sum(took > AIMS["stall_s"] for _, took in self.stalls),
-            "stall_s": max((took for _, took in self.stalls), default=0.0),
+            "stalls": sum(own > AIMS["stall_s"] for *_, own in self.stalls),
+            "stall_s": max((own for *_, own in self.stalls), default=0.0),
+            "stall_with_machine_s": max((took for _, took, _ in self.stalls), default=0.0),
+            "load": [round(one, 1) for one in os.getloadavg()],
             "starved_s": self.watch.longest,
             "left": left,
             "lost": lost,
@@ -573,6 +621,11 @@ def rss_kib(pid: int) -> int:
 async def outcome(client: Client, id: str) -> None:
     with contextlib.suppress(MissionFailed):
         await client.result(id, True, 60)
+
+
+async def sent(client: Client, brief: str) -> None:
+    accepted = await client.submit(brief)
+    await outcome(client, accepted.id)
 
 
 def spread(times: Sequence[float]) -> list[float]:

@@ -21,8 +21,14 @@ from pathlib import Path
 MOST_MODULES = 560  # 325 before missions had tools; tools took seventy, appointments and doors eighty; kernels, stepping, comparisons come
 MOST_LINES = 700
 MOST_EXCEPTIONS = 10  # to PLR0913, in all
+MOST_PRIVATE = 4  # uses in tests of what is private in the house: a change of the inside breaks them; give a new one a seam
 FIRST_WORDS = frozenset({"what", "whether", "who", "how", "where"})  # no docstring begins with one
 
+# of ZODB, ollama and other libraries, named tuples, and the view of slots, which is public
+_OTHERS = re.compile(
+    "_(add_object|asdict|cache|check|client|clone_persistent_|close_pipe_fds|data|execute_child|exit|fields|files?|firstbucket|index|lock|next|"
+    "pool|protected_args|read_data_header|replace|request_raw|run_once|save_index|scheduled|slots|storage|tfile|used_index|when)"
+)
 _EXCEPTION = re.compile(r"#.*\bnoqa:[^#]*\bPLR0913\b[\s,:#–-]*(?P<reason>.*)")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -174,6 +180,38 @@ def test_imports(tree: Tree) -> Iterator[str]:
                 yield f"{module.path}:{line}: imports {name}; helpers of several tests belong in tests/support"
 
 
+def private_uses(tree: Tree) -> Iterator[str]:
+    """Yield each use in a test of a name that is private in the house, if there are too many: attributes, imports, names in texts.
+
+    Children of tests that kill themselves at a step of the house (`tests/support/*_child.py`) are not counted: the step is what they name.
+    """
+    found = [
+        f"{module.path}:{line}: uses {name}, which is private"
+        for module in tree.tests
+        if not re.fullmatch(r"tests/support/.*_child\.py", module.path)
+        for node in module.nodes
+        for line, name in _private(node)
+    ]
+    if len(found) > MOST_PRIVATE:
+        yield from found
+        yield f"tests: {len(found)} uses of private names; at most {MOST_PRIVATE}: give what the test needs a public name or a helper"
+
+
+def _private(node: ast.AST) -> Iterator[tuple[int, str]]:
+    match node:
+        case ast.Attribute(value=ast.Name(id="self" | "cls")) | ast.Attribute(value=ast.Call(func=ast.Name(id="super"))):
+            return
+        case ast.Attribute(attr=name):
+            names = [name]
+        case ast.Constant(value=str(text)) if re.fullmatch(r"batos(\.\w+)+", text):
+            names = [text.rpartition(".")[2]]
+        case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "batos":
+            names = [one.name for one in node.names]
+        case _:
+            return
+    yield from ((node.lineno, name) for name in names if re.match(r"_(?!p_|v_)[a-z]", name) and not _OTHERS.fullmatch(name))
+
+
 def exceptions(tree: Tree) -> Iterator[str]:
     """Yield exceptions to the limit of parameters that have no reason, and a line if there are too many."""
     count = 0
@@ -189,7 +227,7 @@ def exceptions(tree: Tree) -> Iterator[str]:
         yield f"batos: {count} exceptions to PLR0913; at most {MOST_EXCEPTIONS}"
 
 
-CHECKS: Sequence[Callable[[Tree], Iterator[str]]] = (cycles, sizes, class_names, docstrings, test_imports, exceptions)
+CHECKS: Sequence[Callable[[Tree], Iterator[str]]] = (cycles, sizes, class_names, docstrings, test_imports, private_uses, exceptions)
 
 
 def breaches(tree: Tree) -> list[str]:

@@ -56,6 +56,7 @@ ALL = {
     "servers": Lock("MCP servers that the tests speak with", file="tests/data/mcp/servers.txt"),
     "servers_old": Lock("An MCP server that needs an earlier SDK", file="tests/data/mcp/servers_old.txt"),
     "clients": Lock("Chat clients that the tests let speak with the doors", file="tests/data/doors/clients.txt"),
+    "open_webui": Lock("Open WebUI, as the pages name it", file="tests/data/page_clients/open_webui.txt"),
     "site": Lock("What makes the site of the documents", file="tools/site.txt"),
     "peers": Lock("What bench/peers measures BAT OS against", file="bench/peers/requirements.txt"),
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build and check a release in dist/: wheel, sdist, the site of the documents, and SHA256SUMS. `make release` calls it after the checks.
 # The version is that of batos/__init__.py. It must be the newest of CHANGELOG.md, with a date, and the tree must be committed.
-# The container is built and tried where buildah and debootstrap are (root); elsewhere that is named as not tried.
+# The container is built and tried where podman, runc and debootstrap are (root); elsewhere that is named as not tried.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -16,11 +16,11 @@ grep -Eq "^## \[$version\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || fail "
 
 sh tools/check_package.sh
 tar -czf "dist/batos-$version-site.tar.gz" -C build/site .
-if [ "$(id -u)" = 0 ] && command -v buildah >/dev/null && command -v debootstrap >/dev/null; then
-    sh tools/try_container.sh
+if [ "$(id -u)" = 0 ] && command -v podman >/dev/null && command -v runc >/dev/null && command -v debootstrap >/dev/null; then
+    NEED_CONTAINER=yes "${VENV:-.venv}/bin/python" -m pytest -q tests/e2e/test_container.py
     container="the Containerfile was built, and its daemon thought a mission"
 else
-    container="the Containerfile was NOT TRIED: that takes root, buildah and debootstrap"
+    container="the Containerfile was NOT TRIED: that takes root, podman, runc and debootstrap"
 fi
 (cd dist && sha256sum batos-"$version"* >SHA256SUMS)
 say "$container"

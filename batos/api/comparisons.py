@@ -25,7 +25,7 @@ class ComparisonRequests:
         """
         :param window: returns the part of a brief that is analysed (`Router.window`).
         """
-        self._image, self._runner, self._settings, self._window = image, runner, settings, window
+        self._image, self.runner, self._settings, self._window = image, runner, settings, window
 
     @handles(schemas.CompareStartRequest)
     async def start(self, request: schemas.CompareStartRequest, client: Recipient) -> Reply:
@@ -42,10 +42,10 @@ class ComparisonRequests:
             request.minutes,
         )
         if request.dry:
-            plan = self._runner.plan(asked)
+            plan = self.runner.plan(asked)
             shown = {name: plan[name] for name in ("words", "judge", "rules", "budget", "estimate", "variant")}
             return {"type": "compare_plan", "id": request.id, **shown, "pairs": len(plan["items"])}
-        await self._runner.begin(request.id, asked)
+        await self.runner.begin(request.id, asked)
         return self._told(request.id)
 
     @handles(schemas.CompareListRequest)
@@ -56,7 +56,7 @@ class ComparisonRequests:
     def _listed(self, limit: int = 50) -> Reply:
         def read(root: Root) -> list[Reply]:
             found = [record for record, _ in zip(records.newest_first(root), range(limit), strict=False)]
-            return [report.summary(record, is_at=self._runner.is_at(record.id)) for record in found]
+            return [report.summary(record, is_at=self.runner.is_at(record.id)) for record in found]
 
         return {"type": "comparisons", "comparisons": self._image.read(read)}
 
@@ -64,11 +64,11 @@ class ComparisonRequests:
     async def show(self, request: schemas.CompareShowRequest, client: Recipient) -> Reply:
         """Return a comparison, when something has happened to it where that is asked for."""
         if request.wait_s:
-            await self._runner.moved(request.id, request.wait_s)
+            await self.runner.moved(request.id, request.wait_s)
         return self._told(request.id)
 
     def _told(self, id: str) -> Reply:
-        told = self._image.read(lambda root: report.report(records.record_of(root, id), is_at=self._runner.is_at(id)))
+        told = self._image.read(lambda root: report.report(records.record_of(root, id), is_at=self.runner.is_at(id)))
         return {"type": "comparison", **told}
 
     @handles(schemas.CompareNextRequest)
@@ -88,14 +88,14 @@ class ComparisonRequests:
     @handles(schemas.CompareStopRequest)
     async def stop(self, request: schemas.CompareStopRequest, client: Recipient) -> Reply:
         """Stop a comparison."""
-        await self._runner.stop(request.id)
+        await self.runner.stop(request.id)
         return self._told(request.id)
 
     @handles(schemas.CompareResumeRequest)
     async def resume(self, request: schemas.CompareResumeRequest, client: Recipient) -> Reply:
         """Let a comparison go on."""
         changed = request.model_dump(include={"judge", "rules", "inferences", "tokens", "minutes"})
-        await self._runner.resume(request.id, changed)
+        await self.runner.resume(request.id, changed)
         return self._told(request.id)
 
     @handles(schemas.ComparePromoteRequest)
@@ -107,5 +107,5 @@ class ComparisonRequests:
     @handles(schemas.CompareRemoveRequest)
     async def remove(self, request: schemas.CompareRemoveRequest, client: Recipient) -> Reply:
         """Forget a comparison."""
-        await self._image.system(records.remove, request.id, self._runner.is_at(request.id))
+        await self._image.system(records.remove, request.id, self.runner.is_at(request.id))
         return self._listed()

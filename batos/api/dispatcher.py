@@ -50,9 +50,9 @@ class Dispatcher:
         :param services: objects with methods that are marked with `handles`. Services with a method `forget(client)` get a call for
             each client that is gone.
         """
-        self._image, self._services = image, tuple(services)
+        self._image, self.services = image, tuple(services)
         self._handlers: dict[type[Any], Handler] = {}
-        for service in self._services:
+        for service in self.services:
             self._handlers |= handlers_of(service)
 
     @property
@@ -76,6 +76,6 @@ class Dispatcher:
 
     def forget(self, client: Recipient) -> None:
         """Report to the services that a client has left."""
-        for service in self._services:
+        for service in self.services:
             if (forget := getattr(service, "forget", None)) is not None:
                 forget(client)

@@ -14,6 +14,7 @@ from batos.api.memory import LeaderGate
 from batos.bus import EventBus
 from batos.concurrency import Lifetime
 from batos.config import Settings
+from batos.errors import Unreadable
 from batos.image import ledger
 from batos.image.living_image import LivingImage
 from batos.image.record_watch import RecordWatch
@@ -36,6 +37,9 @@ Listen = Callable[[Callable[[dict[str, Any]], object]], Callable[[], None]]
 
 class FolderWatch(Protocol):
     """The memory's watch over folders."""
+
+    away: dict[str, str]
+    """Folders that cannot be read now -> the reason."""
 
     async def add(self, folder: str, exclude: Sequence[str] = ()) -> None:
         """Watch a folder from now on."""
@@ -66,9 +70,9 @@ class FolderRequests:
         :param leader: refuses what only the kernel that leads can do.
         """
         self._leader = leader
-        self._changes = RecordWatch(FOLDERS.each, folders.said)
+        self._changes = RecordWatch(FOLDERS.holder, FOLDERS.each, folders.said)
         self._image, self._scheduler, self._router, self._watch, self._listen = image, scheduler, router, watch, listen
-        self._missions = FolderMissions(image, scheduler.submit, bus, FolderLimits.of(settings), settings.missions.brief_bytes)
+        self.missions = FolderMissions(image, scheduler.submit, bus, FolderLimits.of(settings), settings.missions.brief_bytes)
         self._begin: Callable[[], None] = lambda: None
 
     @contextlib.asynccontextmanager
@@ -78,8 +82,8 @@ class FolderRequests:
 
             def begin() -> None:
                 self._begin = lambda: None
-                life.callback(self._listen(self._missions.heard))
-                life.background(self._missions.run(), "folder missions")
+                life.callback(self._listen(self.missions.heard))
+                life.background(self.missions.run(), "folder missions")
 
             self._begin = begin
             if not self._image.read(FOLDERS.is_empty):
@@ -91,7 +95,7 @@ class FolderRequests:
         """See what other kernels changed, while this one leads."""
         for name in self._changes.changed(root):
             self._begin()
-            self._missions.look(name)
+            self.missions.look(name)
 
     @handles(schemas.FoldersRequest)
     async def listed(self, request: schemas.FoldersRequest, client: Recipient) -> Reply:
@@ -110,12 +114,15 @@ class FolderRequests:
         :raises Unreadable: if it is not a folder that can be read.
         :raises InvalidInput: if a part of it is not valid.
         """
-        self._leader.require("watch folders, those of its machine,")
+        self._leader.require_lead("watch folders, those of its machine,")
         persona, folder = self._router.known(request.persona) if request.persona else "", _normal(request.folder)
         terms = MissionTerms(persona, request.depth or "", request.priority)
         spec = FolderSpec(request.name or "", folder, request.brief, terms, request.stop_after)
         if request.exclude is not None or self._watch.excluded(folder) is None:
-            await self._watch.add(folder, request.exclude or ())
+            try:
+                await self._watch.add(folder, request.exclude or ())
+            except Unreadable as e:
+                raise Unreadable(e.message if folder in e.message else f"{folder}: {e.message}") from None
         there = await self._watch.files(folder)  # after it is watched: what comes from now on is heard of
         self._begin()
         held = await self._image.system(folders.add, spec, {} if request.existing else there, mission="operator")
@@ -142,12 +149,12 @@ class FolderRequests:
     @handles(schemas.FolderRunRequest)
     async def run(self, request: schemas.FolderRunRequest, client: Recipient) -> Reply:
         """Make missions of the files of a folder that became none; return it with their number."""
-        self._leader.require("make missions of files")
+        self._leader.require_lead("make missions of files")
         reopened = await self._image.system(folders.reopen, request.name, mission="operator")
         return {**self._looked_at(self._image.read(folders.load, request.name)), "reopened": reopened}
 
     def _looked_at(self, held: KeptFolder) -> Reply:
-        self._missions.look(held.spec.name)
+        self.missions.look(held.spec.name)
         return self._told(held)
 
     def _told(self, held: KeptFolder) -> Reply:
@@ -170,11 +177,13 @@ class FolderRequests:
             "priority": spec.terms.priority,
             "stop_after": spec.stop_after or None,
             "watched": folders.is_watched(root, spec.folder),
-            "waiting": self._missions.waiting(spec.name),
+            "waiting": self.missions.waiting(spec.name),
             "last": None if last is None else {"id": last.mission, "at": last.at, "state": self._state(last.mission)},
             "failures": folders.failures(root, held),
             "paused": held.paused,
         }
+        if away := self._watch.away.get(spec.folder):
+            told["away"] = away
         return {**told, "why": held.why} if held.why else told
 
     def _state(self, mission: str) -> str:

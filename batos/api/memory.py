@@ -47,12 +47,12 @@ class MemoryService(Protocol):
 class LeaderGate(Protocol):
     """Refusal of requests that only the kernel that leads can serve."""
 
-    def require(self, doing: str, /) -> None:
+    def require_lead(self, doing: str, /) -> None:
         """Go on only if this kernel leads."""
 
 
 class _Alone:
-    def require(self, doing: str, /) -> None:
+    def require_lead(self, doing: str, /) -> None:
         """See `LeaderGate`."""
 
 
@@ -75,7 +75,7 @@ class MemoryRequests:
         if asked == request:
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
-        self._leader.require("read files, those of its machine,")
+        self._leader.require_lead("read files, those of its machine,")
         ingest = await self._memory.ask(request.paths, request.follow, request.exclude)
         if not request.watch:
             ingest.close()
@@ -100,7 +100,7 @@ class MemoryRequests:
     @handles(schemas.CurateRequest)
     async def curate(self, request: schemas.CurateRequest, client: Recipient) -> Reply:
         """Run one round of the curator."""
-        self._leader.require("curate the memory")
+        self._leader.require_lead("curate the memory")
         return {"type": "curate", **await self._memory.curator.round("it was asked for", dry=request.dry)}
 
     @handles(schemas.SearchRequest)

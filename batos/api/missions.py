@@ -114,6 +114,7 @@ class MissionRequests:
         schema = None if request.form is None else json.dumps(request.form)
         return {
             "context": request.context,
+            "instructions": request.instructions.strip(),
             "schema": schema,
             "may_ask": request.may_ask,
             "depth": request.depth,

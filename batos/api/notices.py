@@ -29,24 +29,33 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos.notices")
 Reply = dict[str, Any]
+_QUEUE = 50
+"""Waiting notices that are shown one by one."""
 
 
 class NoticeRequests:
     """The courier of a daemon, which begins with the first channel; handlers of the requests about notices."""
 
     def __init__(
-        self, image: LivingImage, secrets: SecretStore, tied: Callable[[], str], parts: Callable[[], CourierParts], leader: LeaderGate
+        self,
+        image: LivingImage,
+        secrets: SecretStore,
+        tied: Callable[[], str],
+        parts: Callable[[], CourierParts],
+        leader: LeaderGate,
+        known: Callable[[str], str],
     ) -> None:
         """
         :param tied: returns why nothing may be done outside; "" where it may.
         :param parts: makes what the courier works with, when it begins.
         :param leader: refuses what only the kernel that leads can do.
+        :param known: returns a persona's name as the image has it; raises UnknownPersona.
         """
-        self._leader = leader
+        self._leader, self._known = leader, known
         self._image, self._secrets, self._tied, self._parts = image, secrets, tied, parts
         self._made: Courier | None = None
         self._begin: Callable[[Courier], None] = lambda courier: None
-        self._changes = RecordWatch(notice_channels.each, notice_channels.channel)
+        self._changes = RecordWatch(notice_channels.holder, notice_channels.each, notice_channels.channel)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -88,6 +97,7 @@ class NoticeRequests:
         """Add a channel; return it.
 
         :raises InvalidInput: if a part of it is not valid.
+        :raises UnknownPersona: if it is to tell of a persona that does not exist.
         :raises ToolFailed: if its program, or apprise, is not there.
         """
         from batos.notices.quiet_hours import QuietHours  # late: see `_courier`
@@ -101,7 +111,7 @@ class NoticeRequests:
             request.place,
             dict(request.options),
             tuple(fact for fact in notice_channels.FACTS if fact in (request.on or notice_channels.USUAL)),
-            request.persona or "",
+            self._known(request.persona) if request.persona else "",
             request.origin or "",
             request.quiet or "",
             zone,
@@ -149,15 +159,29 @@ class NoticeRequests:
 
         :raises InvalidInput: if it cannot be sent now.
         """
-        self._leader.require("test a channel")
+        self._leader.require_lead("test a channel")
         self._image.read(notice_channels.channel, request.name)
         message = await self._courier().test(request.name, request.id)
         return {"type": "notice_log", "messages": [notices.to_wire(message)]}
 
+    @handles(schemas.NoticeSettleRequest)
+    async def settle(self, request: schemas.NoticeSettleRequest, client: Recipient) -> Reply:
+        """Settle the messages that failed or are in doubt; return the channels, and the number of messages.
+
+        :raises InvalidInput: if there is no channel of that name, and no such message to one.
+        """
+        settled = await self._image.system(notices.settle, request.name or "", mission="operator")
+        return {**self._listed(), "settled": settled}
+
     @handles(schemas.NoticeLogRequest)
     async def log(self, request: schemas.NoticeLogRequest, client: Recipient) -> Reply:
-        """Return the last messages, the newest first."""
+        """Return the last messages, the newest first; also of a channel that was removed.
+
+        :raises InvalidInput: if there is no channel of that name, and no message to one.
+        """
         found = self._image.read(notices.messages, request.name or "", request.limit)
+        if request.name is not None and not found:
+            self._image.read(notice_channels.channel, request.name)
         return {"type": "notice_log", "messages": [notices.to_wire(one) for one in found]}
 
     def _listed(self) -> Reply:
@@ -166,8 +190,10 @@ class NoticeRequests:
         return {"type": "notices", "channels": told, "untold": untold, "tied": self._tied()}
 
     def _told(self, one: KeptChannel) -> Reply:
-        """Return one channel, whole."""
-        line = {**self._line(self._image.read(notices.state_of, one)), "options": dict(one.spec.options)}
+        """Return one channel, whole, with the first notices that wait for it."""
+        held = self._image.read(notices.state_of, one)
+        queue = [{"fact": one.fact, "subject": one.subject, "at": one.at, "title": one.title} for _, one in held.waiting[:_QUEUE]]
+        line = {**self._line(held), "options": dict(one.spec.options), "queue": queue}
         return {"type": "notices", "channels": [line], "untold": 0, "tied": self._tied()}
 
     def _line(self, held: ChannelState) -> Reply:

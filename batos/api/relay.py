@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -24,8 +24,10 @@ from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ConfigError, DaemonUnavailable, KeyRefused, UnknownMission
 from batos.mind.events import Event, Events
-from batos.wire.client import Client
 from batos.wire.keys import ClientKeys, load_pair
+
+if TYPE_CHECKING:
+    from batos.wire.client import Client
 
 log = structlog.get_logger("batos.cluster")
 
@@ -186,6 +188,8 @@ class Relay:
 
     async def _hold(self, line: _Line) -> None:
         """Keep a connection until it is closed."""
+        from batos.wire.client import Client  # late: a daemon that has its image to itself asks no other
+
         try:
             async with Client(line.place.endpoint, self._limits.answer_s, keys=self._keys(line.place)) as client:
                 found = (await client.kernels())["name"]

@@ -14,7 +14,7 @@ from batos.api.dispatcher import handles
 from batos.bus import EventBus
 from batos.concurrency import Lifetime
 from batos.image import ledger
-from batos.image.living_image import LivingImage
+from batos.image.living_image import LivingImage, run_through_outages
 from batos.image.record_watch import RecordWatch
 from batos.mind.router import Router
 from batos.missions.scheduler import Scheduler
@@ -38,17 +38,18 @@ class Schedules:
 
     def __init__(self, image: LivingImage, scheduler: Scheduler, router: Router, bus: EventBus) -> None:
         self._image, self._scheduler, self._router, self._bus = image, scheduler, router, bus
-        self._made: Alarm | None = None
+        self.made: Alarm | None = None
+        """The alarm; None before there is a schedule."""
         self._begin: Callable[[Alarm], None] = lambda alarm: None
-        self._changes = RecordWatch(book.each, book.said)
+        self._changes = RecordWatch(book.holder, book.each, book.said)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Make missions of schedules as long as the block lasts."""
         async with Lifetime() as life:
-            self._begin = lambda alarm: life.background(alarm.run(), "schedules")
-            if self._made is not None:
-                self._begin(self._made)
+            self._begin = lambda alarm: life.background(run_through_outages(alarm.run, "schedules"), "schedules")
+            if self.made is not None:
+                self._begin(self.made)
             elif not self._image.read(book.is_empty):
                 self._alarm()
             yield
@@ -60,12 +61,12 @@ class Schedules:
             self._alarm().changed(name)
 
     def _alarm(self) -> Alarm:
-        if self._made is None:
+        if self.made is None:
             from batos.schedules.alarm import Alarm  # late: cron expressions and time zones are needed for schedules only
 
-            self._made = Alarm(self._image, self._scheduler.submit, self._bus)
-            self._begin(self._made)
-        return self._made
+            self.made = Alarm(self._image, self._scheduler.submit, self._bus)
+            self._begin(self.made)
+        return self.made
 
     @handles(schemas.SchedulesRequest)
     async def listed(self, request: schemas.SchedulesRequest, client: Recipient) -> Reply:

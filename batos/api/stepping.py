@@ -21,7 +21,7 @@ class StepRequests:
     """Handlers of the requests `step.*`."""
 
     def __init__(self, sessions: StepSessions, continuation: StepContinuation) -> None:
-        self._sessions, self._continuation = sessions, continuation
+        self._sessions, self.continuation = sessions, continuation
 
     @handles(step_schemas.StepOpenRequest)
     async def open(self, request: step_schemas.StepOpenRequest, client: Recipient) -> Reply:
@@ -95,8 +95,8 @@ class StepRequests:
         async with self._sessions.using(name) as session:
             reply: Reply = {"type": "step_continued", "session": name, "id": session.id, "dry": request.dry}
             if request.dry:
-                return {**reply, **await self._continuation.dry(session)}
-            reply |= await self._continuation.carry_out(session, request.note, anyway=request.anyway)
+                return {**reply, **await self.continuation.dry(session)}
+            reply |= await self.continuation.carry_out(session, request.note, anyway=request.anyway)
             self._sessions.remember(name, reply)
         await self._sessions.close(name)
         return reply

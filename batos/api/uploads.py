@@ -13,12 +13,14 @@ from typing import Any
 
 from batos.api.dispatcher import handles
 from batos.bridge.inference import picture_look as look_at_picture
+from batos.concurrency import in_helper
 from batos.config import MIB, Settings
 from batos.config.limits import Limits, limit
-from batos.errors import Busy, InvalidInput, MessageTooLarge
-from batos.image import blobs
+from batos.errors import Busy, InvalidInput, MessageTooLarge, UnknownPicture
+from batos.image import blobs, ledger
 from batos.image.living_image import LivingImage
 from batos.mind.inference import ThinkingLimits
+from batos.objects import Root
 from batos.wire import schemas
 from batos.wire.endpoints import WireLimits
 from batos.wire.outbox import Recipient
@@ -69,6 +71,17 @@ class Uploads:
     async def upload(self, request: schemas.UploadRequest, client: Recipient) -> None:
         """Take a part of an image, and tell the client at once: the reply speaks of nothing that is not durable."""
         client.send(await self.take(request))
+
+    @handles(schemas.ImageRequest)
+    async def image(self, request: schemas.ImageRequest, client: Recipient) -> None:
+        """Send a part of an image of a mission.
+
+        :raises UnknownMission: if there is no mission of that id.
+        :raises UnknownPicture: if it has no such image, or its images are no longer kept.
+        :raises InvalidInput: if the part begins behind the end.
+        """
+        most = (WireLimits.of(self._settings).message_bytes - _BESIDE_DATA) * 3 // 4
+        client.send(await in_helper(self._image.read, _part_of, request, most))
 
     async def take(self, request: schemas.UploadRequest) -> Reply:
         """Accept a part of an image. Return the bytes received so far, and facts about the image once it is complete and durable.
@@ -165,6 +178,19 @@ class Uploads:
             await self._image.system(blobs.add_picture, digest, data, about, UploadLimits.of(self._settings).disk_bytes)
         finally:
             self._parts.pop(digest, None)
+
+
+def _part_of(root: Root, request: schemas.ImageRequest, most: int) -> Reply:
+    shown = json.loads(ledger.mission_of(root, request.id).images or "[]")
+    about = next((one for one in shown if one["digest"] == request.digest), None)
+    if about is None:
+        raise UnknownPicture(f"the mission {request.id!r} has no image {request.digest[:16]}…; its status names those it has")
+    data = blobs.read_picture(root, request.digest)
+    if request.offset >= len(data):
+        raise InvalidInput(f"image: `offset` is {request.offset}, and the image has {len(data)} bytes")
+    told = {"type": "image", "id": request.id, "digest": request.digest, "format": about["type"], "bytes": len(data)}
+    part = data[request.offset : request.offset + most]
+    return {**told, "offset": request.offset, "data": base64.b64encode(part).decode()}
 
 
 def _decoded(data: str) -> bytes:

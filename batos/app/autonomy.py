@@ -59,7 +59,7 @@ Measure = Callable[[], Awaitable[Record]]
 
 
 class Autonomy:
-    """Senses, heartbeat, entropy metric, triggers and leash. With `autotelic = "off"` it does nothing."""
+    """Senses, heartbeat, entropy metric, triggers and leash. With `autonomy.mode = "off"` it does nothing."""
 
     def __init__(self, settings: Settings, image: LivingImage, residency: Callable[[], Record]) -> None:
         """

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from batos.bridge.admission import Fairness
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, KnownCapabilities, Needs
 from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.failures import RetryPolicy
-from batos.bridge.inference import ChatRequest, EmbeddedTexts, Inference, ReadyInference
+from batos.bridge.inference import Inference, ReadyInference
 from batos.bridge.model_management import ModelManager
 from batos.bridge.modelfile import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, persona_model_name, persona_modelfile, profile_names
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from batos.bridge.lora.factory import LoraFactory
     from batos.bridge.modelfile import Modelfile
     from batos.bridge.ollama_server import OllamaService
-    from batos.doors.turns import ChatWords, EmbeddedReply, PlainReply
 
 _AWAY_LOOK_S = 0.1
 log = structlog.get_logger("batos")
@@ -164,7 +162,7 @@ class ModelRuntime:
         return self._inference
 
     async def _publish(self, name: str, digest: str, content: str) -> SharedModel:
-        return await self._image.system(shared_models.publish, SharedModel(name, digest, content))
+        return await shared_models.publish_once(self._image, SharedModel(name, digest, content))
 
     def republish(self) -> None:
         """Publish the models anew when they are next used: this kernel has another name now."""
@@ -385,6 +383,13 @@ class ModelRuntime:
         """Return the number of parameters of a model; None as long as that is not known."""
         can = self.capabilities(model)
         return None if can is None else can.parameters
+
+    async def learn(self, model: str) -> None:
+        """Return when it is known what a model can do; earlier if no Ollama answers, or none can have the model."""
+        if self.places and self.capabilities(model) is None:
+            from batos.bridge.hosts import unless_away  # imported late, like all that an Ollama needs
+
+            await unless_away(self._inference.digest(self.profile.model_of(model)), self.outage)
 
     async def why_unfit(self, model: str) -> str:
         """Say why a model is not fit to judge the system itself, in words; empty where it is. It is to be large enough to think by facets,
@@ -610,71 +615,3 @@ def _fact(one: Candidate, budget: int) -> Record:
     unfit = one.unfit(budget)
     told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}
     return {**told, "num_ctx": context, **one.can.to_wire(), **({"not_by_itself": unfit} if unfit else {})}
-
-
-class DirectModel:
-    """The models of the profile in force: the one that its personas are made of, its experts, its embedder."""
-
-    def __init__(self, inference: Inference, profile: Callable[[], Profile]) -> None:
-        self._inference, self._profile = inference, profile
-
-    @property
-    def embedder(self) -> str:
-        """Return the name of the model that embeds."""
-        return self._profile().embedder
-
-    async def embed(self, texts: Sequence[str], *, deadline_s: float) -> EmbeddedReply:
-        """Embed texts."""
-        from batos.doors.turns import EmbeddedReply
-
-        vectors = await self._inference.embed(self.embedder, texts, deadline_s=deadline_s)
-        return EmbeddedReply(vectors, vectors.tokens if isinstance(vectors, EmbeddedTexts) else 0)
-
-    async def chat(
-        self,
-        words: Sequence[ChatWords],
-        *,
-        model: str | None = None,
-        schema: dict[str, Any] | None,
-        options: Mapping[str, Any],
-        deadline_s: float,
-        on_text: Callable[[str], None] | None = None,
-    ) -> PlainReply:
-        """Answer a conversation whose last message is the user's."""
-        from batos.doors.turns import PlainReply
-
-        profile = self._profile()
-        system = "\n\n".join(one.text for one in words if one.role == "system")
-        said = [one for one in words if one.role != "system"]
-        turns, images = _turns(said[:-1])
-        images.append(said[-1].images)
-        pictured = any(images)
-        request = ChatRequest(
-            model or profile.base,
-            system,
-            said[-1].text,
-            schema,
-            tuple(sorted({**profile.options, **profile.direct, **profile.plain, **options}.items())),
-            turns=tuple(turns),
-            images=tuple(images) if pictured else (),
-            shown=tuple(tuple(hashlib.sha256(one.encode()).hexdigest() for one in each) for each in images) if pictured else (),
-        )
-        reply = await self._inference.chat(request, deadline_s=deadline_s, on_text=on_text)
-        return PlainReply(reply.text, reply.prompt_tokens, reply.answer_tokens, reply.done_reason in ("length", "cut"), reply.thinking)
-
-
-def _turns(said: Sequence[ChatWords]) -> tuple[list[tuple[str, str]], list[tuple[str, ...]]]:
-    """Return a conversation as pairs of what was said and answered, with the images of each; messages in a row are one."""
-    turns: list[tuple[str, str]] = []
-    images: list[tuple[str, ...]] = []
-    for one in said:
-        if one.role == "assistant" and turns:
-            asked, answered = turns[-1]
-            turns[-1] = asked, f"{answered}\n\n{one.text}".strip()
-        elif turns and not turns[-1][1]:
-            turns[-1] = f"{turns[-1][0]}\n\n{one.text}".strip(), ""
-            images[-1] += one.images
-        else:
-            turns.append(("", one.text) if one.role == "assistant" else (one.text, ""))
-            images.append(one.images)
-    return turns, images

@@ -11,6 +11,7 @@ kernels share the image, each follows what all of them commit (`look`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -23,9 +24,9 @@ from batos.bridge.inference import Inference
 from batos.bus import EventBus, MemoryQueried
 from batos.concurrency import Lifetime, answering, in_helper
 from batos.config import Settings
-from batos.errors import Unreadable
+from batos.errors import BatosError, Unreadable
 from batos.image import kernels, zodb_patches
-from batos.image.living_image import LivingImage
+from batos.image.living_image import LivingImage, run_through_outages
 from batos.mind.evidence import EvidenceLimits
 from batos.objects import Root
 from batos.wire.admin_schemas import SearchRequest
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
+_SILENCE_S = 1.0
+"""Seconds without news of requested files after which the image is asked."""
 
 
 class MemoryRuntime:
@@ -66,7 +69,7 @@ class MemoryRuntime:
         :param bus: receives `MemoryQueried`, and reports ended missions; None: a bus without subscribers.
         """
         self._image, self._settings, self._bus = image, settings, bus or EventBus()
-        self._look_back: Callable[[], object] = lambda: None
+        self.look_back: Callable[[], object] = lambda: None
         self._index: LiveCollection
         self._shared: SharedCollection | None = None
         self._seen = self._lived = b""
@@ -139,8 +142,8 @@ class MemoryRuntime:
             self.shelver.names.add(await in_helper(self._image.read, known_names))
         self._works = True
         life.callback(setattr, self, "_works", False)
-        life.background(self.ingest.run(), "ingest")
-        life.background(self.watcher.run(), "watched folders")
+        life.background(run_through_outages(self.ingest.run, "ingest"), "ingest")
+        life.background(run_through_outages(self.watcher.run, "watched folders"), "watched folders")
         life.callback(self.ingest.stop)
         life.background(self.vectors.run(), "vectors")
         life.push_async_callback(self.curator.stop)
@@ -169,7 +172,7 @@ class MemoryRuntime:
                 section_chars=ChunkLimits.of(settings).section_chars,
                 pause_s=RememberLimits.of(settings).pause_s,
             )
-            self._look_back = work.wake
+            self.look_back = work.wake
             life.background(work.run(bus or self._bus), "remembering")
 
     def curate(
@@ -226,7 +229,7 @@ class MemoryRuntime:
         for one in moved:
             self.stored(None, one.dropped)  # drop first: a later entry can bring back a chunk that an earlier one removed
             self.stored(one.segment, ())
-        self._look_back()  # the memory stores a redone mission again
+        self.look_back()  # the memory stores a redone mission again
 
     def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
         """Take in vectors of chunks by that embedder, of a durable transaction; searches have those of one embedder only."""
@@ -259,7 +262,7 @@ class MemoryRuntime:
             lived._p_activate()
             if lived._p_serial != self._lived:  # another kernel redid a mission, which is to be remembered again
                 self._lived = lived._p_serial
-                self._look_back()
+                self.look_back()
         self._seen = seen
 
     def _followed(self, root: Root, news: FollowerNews) -> None:
@@ -311,7 +314,7 @@ class MemoryRuntime:
             more = f" ({len(refused) - 1} more)" if len(refused) > 1 else ""
             raise Unreadable(f"{refused[0]['path']}: {refused[0]['message']}{more}")
         # Later events about these files belong to this request: nothing can have been committed for them before they were queued.
-        return RequestedFiles(self.ingest, found, refused, left.facts())
+        return RequestedFiles(self._image, self.ingest, found, refused, left.facts())
 
     async def tell(
         self,
@@ -357,15 +360,20 @@ class MemoryRuntime:
 
 
 class RequestedFiles:
-    """Files of one request to read. The caller waits for them, or closes the request."""
+    """Files of one request to read. The caller waits for them, or closes the request.
 
-    def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
+    The ingest tells the fate of each file. Where the lead of several kernels moves in between, it may not come to that: so after a silence
+    the image is asked which files wait no more.
+    """
+
+    def __init__(self, image: LivingImage, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
         """
         :param refused: paths that cannot be read: `path`, `code` and `message`.
         :param left_out: kinds of files in the folders that are not read; empty if all are.
         """
         self.files, self.refused, self.left_out = files, refused, left_out
         self._begun = time.monotonic()
+        self._image, self._ingest = image, ingest
         self._heard: asyncio.Queue[Reply] = asyncio.Queue()
         self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
 
@@ -382,7 +390,7 @@ class RequestedFiles:
             tell({**one, "state": "refused", "chunks": 0})
         try:
             while left:
-                event = await self._heard.get()
+                event = await self._next(left)
                 if event["path"] not in left:
                     continue
                 tell(event)
@@ -399,6 +407,19 @@ class RequestedFiles:
         took = round(time.monotonic() - self._begun, 3)
         told: Reply = {"queued": len(self.files), **counts, "chunks": chunks, "refused": refused, "took_s": took}
         return {**told, **({"left_out": self.left_out} if self.left_out else {})}
+
+    async def _next(self, left: set[str]) -> Reply:
+        """Return the next event."""
+        from batos.memory.ingest import ended_files
+
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SILENCE_S):
+                    return await self._heard.get()
+            if not self._ingest.under_way:  # while it reads, it tells; a look over very many files costs
+                with contextlib.suppress(BatosError):  # the server of the image is away
+                    for event in await answering(self._image.read, ended_files, tuple(left)):
+                        self._heard.put_nowait(event)
 
     def close(self) -> None:
         """Stop receiving events of these files."""

@@ -145,14 +145,14 @@ class ModelProvisioning:
         choice = selection.with_wider_context(present, needs, room) if present is not None and await substrate.able(needs) else None
         choice = choice or selection.best_installed(found, needs, room, left_out)
         if choice is None:
-            choice = await self._choice_for(id, needs, left_out, 0 if present is None else present.can.parameters or 0)
+            choice = await self.choice_for(id, needs, left_out, 0 if present is None else present.can.parameters or 0)
         kept = _declined(self._image.read(journal.provided_of, id))
         record = {**kept, **choice._asdict(), "needs": needs.words(), "state": CHOSEN, "left_out": sorted(left_out)}
         await self._image.system(journal.set_provided, id, record, mission=id)
         log.info("model_chosen", mission=id, needs=needs.words(), model=choice.model or substrate.profile.base, why=choice.why)
         return record
 
-    async def _choice_for(self, id: str, needs: Needs, left_out: set[str], least: int) -> ModelChoice:
+    async def choice_for(self, id: str, needs: Needs, left_out: set[str], least: int) -> ModelChoice:
         settings, room = self._settings, self._substrate.room
         registry = await registry_models(settings.inference.registry) if settings.inference.registry else None
         shipped = await asyncio.to_thread(offers, settings.data)

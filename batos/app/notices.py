@@ -25,12 +25,19 @@ LOOKED_AT = 40
 
 
 def notice_requests(
-    settings: Settings, image: LivingImage, bus: EventBus, toolbox: Toolbox, pages: Callable[[], str], leader: LeaderGate
+    settings: Settings,
+    image: LivingImage,
+    bus: EventBus,
+    toolbox: Toolbox,
+    pages: Callable[[], str],
+    leader: LeaderGate,
+    known: Callable[[str], str],
 ) -> NoticeRequests:
     """Return the handlers of the requests about notices; the courier is loaded with the first channel.
 
     :param pages: returns the address of the pages that a notice links to; "" if none are served.
     :param leader: refuses what only the kernel that leads can do.
+    :param known: returns a persona's name as the image has it; raises UnknownPersona.
     """
 
     def parts() -> CourierParts:
@@ -47,7 +54,7 @@ def notice_requests(
             limits=NoticeLimits.of(settings),
         )
 
-    return NoticeRequests(image, SecretStore(settings.data / SECRETS_FILE), toolbox.tied, parts, leader)
+    return NoticeRequests(image, SecretStore(settings.data / SECRETS_FILE), toolbox.tied, parts, leader, known)
 
 
 def changes_made(root: Root) -> list[ChangeFact]:

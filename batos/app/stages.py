@@ -37,8 +37,9 @@ from batos.api.stepping import StepRequests
 from batos.api.tools import EffectRequests, GrantRequests, ToolRequests
 from batos.api.uploads import UploadLimits, Uploads
 from batos.app.autonomy import Autonomy, ImprovementLoop, measured
+from batos.app.door_services import DirectModel, SharedTurns
 from batos.app.draining import Drain
-from batos.app.inference import DirectModel, ModelRuntime
+from batos.app.inference import ModelRuntime
 from batos.app.lead_work import LeadWork
 from batos.app.memory import MemoryRuntime
 from batos.app.mirrors import MirrorParts
@@ -52,7 +53,6 @@ from batos.bridge.downloads import ProvisionLimits
 from batos.bridge.inference import Inference
 from batos.bridge.selection import named_models
 from batos.bus import EventBus, InferencePaid
-from batos.cluster.leader import Leader
 from batos.cluster.membership import Alone, Membership
 from batos.comparisons import records as comparison_records
 from batos.comparisons.runner import CompareRunner
@@ -60,14 +60,15 @@ from batos.concurrency import Lifetime, Share
 from batos.config import Settings
 from batos.doors.server import Doors
 from batos.forge import machine, versions
-from batos.image import daemon_files, model_registry, notice_channels, retention
+from batos.image import daemon_files, ledger, model_registry, notice_channels, retention
 from batos.image.backup_schedule import BackupLimits, Backups, plan_of
+from batos.image.journal import InferenceRecord
 from batos.image.kernels import KernelTerms
 from batos.image.living_image import ImageLimits, LivingImage
 from batos.image.scrubber import Walk
 from batos.image.storage import FORMAT
 from batos.image.upkeep import Upkeep, UpkeepLimits, UpkeepPlan
-from batos.image.usage_totals import CostMeter
+from batos.image.usage_totals import CostMeter, count_stepped
 from batos.memory import objects as memory_objects
 from batos.methods.runtime import MethodRuntime
 from batos.mind import description_writer, incarnation, memory_primitives, messages, psm, tool_messages, tool_plans
@@ -93,7 +94,6 @@ from batos.wire.endpoints import WireLimits
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
-    from batos.app.shared_turns import SharedTurns
     from batos.metrics import Metrics
 
 log = structlog.get_logger("batos")
@@ -421,6 +421,7 @@ async def build_missions(
                 model_of=profile.model_of,
                 base_of=substrate.base_of,
                 parameters=substrate.parameters,
+                learn=substrate.learn,
                 uses_tools=substrate.uses_tools,
                 options=substrate.chat_options,
                 direct={} if now.inference.answer_tokens else profile.direct,
@@ -561,7 +562,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
     models.metrics.show(facts.info)
     async with Lifetime() as life:
-        uploads, leader = Uploads(image, settings), Leader(storage.membership)
+        uploads, leader = Uploads(image, settings), storage.membership
         others = OtherKernels(storage.membership, storage.events, scheduler, settings, facts.drain)
         facts.others = others
         accepting = MissionRequests(
@@ -578,8 +579,8 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
         watched = FolderRequests(
             image, scheduler, mind.router, storage.bus, settings, mind.memory.watcher, mind.memory.ingest.listen, leader
         )
-        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader)
-        parts = StepParts(settings, models.inference, work.staging, work.improving.ground)
+        notices = notice_requests(settings, image, storage.bus, facts.tools.toolbox, facts.pages, leader, mind.router.known)
+        parts = StepParts(settings, models.inference, work.staging, work.improving.ground, functools.partial(_count_stepped, storage))
         stepping = StepSessions(image, parts)
         life.push_async_callback(stepping.stop)
         life.background(stepping.run(), "stepping")
@@ -608,7 +609,7 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
                 HookRequests(image, scheduler, mind.router, settings),
                 notices,
                 ComparisonRequests(image, work.comparing, settings, mind.router.window),
-                StepRequests(stepping, StepContinuation(scheduler.go_on, storage.bus, functools.partial(mind.memory.stored, None))),
+                StepRequests(stepping, StepContinuation(scheduler.go_on, functools.partial(mind.memory.stored, None))),
             ],
         )
         listener = None
@@ -618,9 +619,10 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
             life.push_async_callback(listener.stop)
             facts.endpoints = list(listener.bound)
             if facts.doors is not None:  # its failure is logged and ends nothing else
-                plain = DirectModel(models.inference, lambda: substrate.profile)
+                follow = storage.events.follow_with(functools.partial(image.read, ledger.origin_of_mission))
+                plain = DirectModel(models.inference, lambda: substrate.profile, lambda: substrate.options)
                 turns = _shared_turns(image, settings) if image.kernel else None
-                life.background(facts.doors.run(dispatcher, plain, storage.events.listen, storage.events.follow, turns), "doors")
+                life.background(facts.doors.run(dispatcher, plain, storage.events.listen, follow, turns), "doors")
                 life.push_async_callback(facts.doors.stop)
         address = facts.doors.address if facts.doors is not None else ""
         await life.enter_async_context(others.heard(listener, address))
@@ -630,10 +632,14 @@ async def open_transport(facts: StartedStages, *, listen: bool) -> AsyncIterator
 
 
 def _shared_turns(image: LivingImage, settings: Settings) -> SharedTurns:
-    from batos.app.shared_turns import SharedTurns  # imported late: one daemon alone has its own log, and loads it when it is called
-    from batos.doors.access import DoorLimits
+    from batos.doors.access import DoorLimits  # imported late: a web server comes with it, which else the first connection loads
 
     return SharedTurns(image, DoorLimits.of(settings).turns)
+
+
+async def _count_stepped(storage: StorageStage, paid: InferenceRecord) -> None:
+    storage.bus.publish(InferencePaid(paid))
+    await storage.image.system(count_stepped, paid)
 
 
 # --- autonomy

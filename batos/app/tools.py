@@ -13,11 +13,12 @@ import structlog
 
 from batos import private_files
 from batos.cluster.membership import Membership
-from batos.concurrency import Lifetime
+from batos.concurrency import Background, Lifetime
 from batos.config import Settings
 from batos.errors import InvalidInput
 from batos.image import effects, identity, kernels
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 from batos.tools import machines
 from batos.tools.definitions import ConnectorServices, ToolLimits
 from batos.tools.secrets import SECRETS_FILE, SecretStore
@@ -37,6 +38,8 @@ class ToolStage:
     file: Path | None
     """the file beside the image, as `identity.epoch_path` names it"""
     membership: Membership
+    tasks: Background = dataclasses.field(default_factory=Background)
+    """tasks that a look begins"""
 
     async def resume(self) -> None:
         """Let the image act again; what had not ended is in doubt from then on. Nothing happens where it may act already.
@@ -46,23 +49,51 @@ class ToolStage:
         if not self.toolbox.tied():
             return
         try:
-            self.toolbox.state = await identity.resume(self.image, self.file)
+            resumed, marks = await identity.resume(self.image, self.file), self.toolbox.state.marks
+            if marks is not None:
+                await marks.forget()
+            self.toolbox.state = resumed._replace(marks=marks)
         except OSError as e:
             why = e.strerror or e
             raise InvalidInput(f"{self.file} cannot be written ({why}); make room or repair its folder, then try again") from None
         await self.membership.describe(acts=True)
 
     async def joined(self) -> None:
-        """Let the image act here as soon as another kernel that serves it does: then the image is not a copy. Return when it may."""
-        while self.toolbox.tied():
-            if any(one.acts for one in self.membership.alive()):
+        """Let the image act here as soon as another kernel that serves it does: then the image is not a copy. It goes on: an image that was
+        suspended may be resumed at another kernel."""
+        while True:
+            if self.toolbox.tied() and self._may_join():
                 try:
-                    self.toolbox.state = await identity.join(self.image, self.file)
+                    joined, marks = await identity.join(self.image, self.file), self.toolbox.state.marks
+                    if marks is not None:
+                        await marks.forget()
+                    self.toolbox.state = joined._replace(marks=marks)
                 except OSError as e:
                     log.warning("tools_not_joined", file=str(self.file), error=e.strerror or str(e))
                 else:
                     await self.membership.describe(acts=True)
             await asyncio.sleep(self.membership.look_s)
+
+    def _may_join(self) -> bool:
+        marks = self.toolbox.state.marks
+        older = self.image.read(identity.suspension) or (marks is not None and self.image.read(marks.put_back))
+        return not older and any(one.acts for one in self.membership.alive())
+
+    def look(self, root: Root) -> None:
+        """See that the image is not an older one than that in which this kernel and the others acted, and keep how often they did."""
+        state = self.toolbox.state
+        if (marks := state.marks) is None or state.suspended:
+            return
+        if why := identity.suspension(root) or marks.put_back(root):
+            log.warning("tools_suspended", why=why)
+            self.toolbox.state = state._replace(suspended=f"{why}; {identity.RESUME}")
+            self.tasks.start(self._suspended(marks), "suspension of tools", "tools")
+        elif not marks.are_of(root):
+            self.tasks.start(marks.note(), "acts of other kernels", "tools")
+
+    async def _suspended(self, marks: identity.ActMarks) -> None:
+        await self.image.system(marks.suspend)
+        await self.membership.describe(acts=not self.toolbox.tied())  # it may have been resumed meanwhile
 
     def hindrance(self) -> str:
         """Return why missions had better not be taken up here at this moment, in words; "" if they may."""
@@ -106,6 +137,8 @@ async def open_tools(settings: Settings, image: LivingImage, membership: Members
                 log.info("connection_adopted", name=name, machine=machine)
             await membership.describe(network=machines.network(), acts=not state.suspended)
             life.background(stage.joined(), "right to act")
+            life.callback(membership.on_look(stage.look))
+            life.push_async_callback(stage.tasks.stop)
         yield stage
 
 

@@ -11,7 +11,6 @@ A change that the autotelic loop made (`change:N`) is undone in the same way, an
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 import types
@@ -86,7 +85,6 @@ class UndoRunner:
         :param withdraw: deletes the models of an undone change of the kind `provide`, and returns their names.
         """
         self._image, self._memory, self._settings, self._learning, self._withdraw = image, memory, settings, learning, withdraw
-        self._lock = asyncio.Lock()
         self._background = Background()
         self._stopping = False
 
@@ -147,7 +145,7 @@ class UndoRunner:
         await self._background.drain()
 
     async def _retried(self, job: _Job) -> Reply:
-        async with self._lock, self._image.reach:
+        async with self._image.reach:  # one after the other, and all that wait for a pack before the next pack
             for _ in range(AttemptLimits.of(self._settings).conflict_retries + 1):
                 try:
                     return await self._undo_once(job)

@@ -71,7 +71,7 @@ class Assessor:
 
     def __init__(self, image: LivingImage, bus: EventBus, embed: Embed, limits: AssessorLimits) -> None:
         """:param embed: returns the vectors of texts; raises BatosError if there is no embedder."""
-        self._image, self._embed, self._limits = image, embed, limits
+        self._image, self.embed, self._limits = image, embed, limits
         self._window = Window(limits.window)
         self._ended: collections.deque[str] = collections.deque()
         self._came = asyncio.Event()
@@ -197,7 +197,7 @@ class Assessor:
         vectors: list[list[float]] | None = None
         if time.monotonic() >= self._away_until:
             try:
-                vectors = await self._embed(texts)
+                vectors = await self.embed(texts)
             except BatosError as e:
                 self._away_until = time.monotonic() + self._limits.pause_s
                 log.info("entropy_by_words_only", cause=e.message, pause_s=self._limits.pause_s)

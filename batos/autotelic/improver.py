@@ -203,7 +203,7 @@ class Improver:
         :raises BatosError: if the proposal makes no sense any more.
         """
         change_types.check(root, proposal, self._ground)
-        return change_types.standing(root, proposal), _made(root)
+        return change_types.standing(root, proposal), last_change(root)
 
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
         settings, limits = self._settings, RehearsalLimits.of(self._settings)
@@ -241,7 +241,7 @@ class Improver:
                     if changes.watched(unit.root) is not None:
                         unit.doom()
                         return False
-                    if _made(unit.root) != comparison[AFTER]:
+                    if last_change(unit.root) != comparison[AFTER]:
                         unit.doom()
                         break
                     try:
@@ -305,7 +305,7 @@ def _next(root: Root, observe: bool, left: Collection[str]) -> dict[str, Any] | 
     return open_ones[-1] if open_ones else None
 
 
-def _made(root: Root) -> str:
+def last_change(root: Root) -> str:
     """Return the number of the last change in the image: a rehearsal is on top of it."""
     kinds = (*change_types.KINDS, changes.COMPARED)
     made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in kinds)

@@ -43,7 +43,7 @@ class TriggerLimits(Limits):
     still: float = limit(0.01, ge=0, le=1)
     """Greatest difference of entropy among the newest missions at which it counts as stagnant."""
     syntheses: int = limit(24, ge=1, le=1_000_000)
-    """Number of methods written since their expert was made from which the system trains a new expert; 0: it never trains one."""
+    """Number of methods written since their expert was made from which the system trains a new expert."""
     window_s: float = limit(86_400.0, ge=1, le=366 * 86400)
     """Seconds of telemetry on which triggers are measured."""
     recent_s: float = limit(3600.0, ge=0.05, le=365 * 86400)

@@ -11,9 +11,9 @@ import ipaddress
 import os
 import re
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies
 
 from batos.config import shown
 from batos.errors import ConfigError
@@ -100,6 +100,7 @@ def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> h
     """
     import httpx
 
+    _keep_trio_out()
     certificates = _certificates(address)
     named = None if address.here else _proxy(address)
     if named is None:
@@ -122,6 +123,20 @@ def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> h
     )
 
 
+def _keep_trio_out() -> None:
+    """Keep trio, where it is installed, out of the daemon's memory (4 MB): it runs on asyncio alone.
+
+    httpx loads httpcore with its first transport, and httpcore imports trio where there is one. It does without. Code that imports trio
+    itself gets it.
+    """
+    if not {"httpcore", "trio"} & sys.modules.keys():
+        sys.modules["trio"] = None  # type: ignore[assignment]  # None: the import system says that there is no such module
+        try:
+            import httpcore  # noqa: F401
+        finally:
+            del sys.modules["trio"]
+
+
 def check_key() -> None:
     """:raises ConfigError: if the key that the environment has for Ollama cannot be sent."""
     key = os.environ.get(_KEY, "")
@@ -134,6 +149,29 @@ def _certificates(address: Address) -> ssl.SSLContext:
 
     :raises ConfigError: if the environment's cannot be used, and the address needs some.
     """
+    return _certificates_at_need() if address.scheme == "http" else _trusted(address)
+
+
+@functools.cache
+def _certificates_at_need() -> ssl.SSLContext:
+    """Return a context that reads the certificates with its first connection: an Ollama at `http://` needs some only where it redirects.
+    To read them takes 20 ms, and they stay in memory (1 to 4 MB).
+    """
+    import ssl
+
+    class AtNeed(ssl.SSLContext):
+        def wrap_bio(self, *args: Any, **more: Any) -> ssl.SSLObject:
+            return _trusted(None).wrap_bio(*args, **more)
+
+    return AtNeed(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _trusted(address: Address | None) -> ssl.SSLContext:
+    """Return the context with the certificates.
+
+    :param address: what needs them; None: those that cannot be used are passed by.
+    :raises ConfigError: see `_certificates`.
+    """
     import ssl
 
     for name in _CERTIFICATES:
@@ -145,7 +183,7 @@ def _certificates(address: Address) -> ssl.SSLContext:
                     raise OSError("the folder does not exist")
                 return ssl.create_default_context(capath=path)
             except OSError as e:  # OSError includes ssl.SSLError, for a file that is not a certificate
-                if address.scheme == "https":
+                if address is not None:
                     raise ConfigError(
                         f"{name} names {shown(path)}, which has no certificates that can be read ({e.strerror or e}), and the Ollama at "
                         f"{address.host} needs some; correct or unset {name}"
@@ -171,6 +209,8 @@ def _library_certificates() -> ssl.SSLContext:
 
 def _proxy(address: Address) -> tuple[str, str] | None:
     """Return the proxy for an address, and the variable that names it; None if it is reached directly."""
+    from urllib.request import getproxies  # late: the HTTP library loads it anyway
+
     proxies = getproxies()
     kind = address.scheme if proxies.get(address.scheme) else "all"
     url = proxies.get(kind)

@@ -23,7 +23,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from batos.bridge import addresses, structured_output
 from batos.bridge.failures import Breaker, RetryPolicy, inference_failures
@@ -78,9 +78,10 @@ _NAMED = (
     "gh_stars", "issue_start", "issue_comment", "issue_closed", "jupyter_start", "jupyter_text", "jupyter_code", "jupyter_output",
     "jupyter_script", "empty_output", "fim_prefix", "fim_middle", "fim_suffix", "fim_pad", "commit_before", "commit_msg",
     "commit_after", "end_of_utterance", "fake_token_around_image", r"unused\d{1,4}", r"reserved_\d{1,4}", r"extra_id_\d{1,4}",
-    r"SPECIAL_\d{1,4}", r"extra_\d{1,4}",
+    r"SPECIAL_\d{1,4}", r"extra_\d{1,4}", r"[A-Z_]{2,24}_TOKEN", r"(?:start|end)_function_\w{1,20}", r"fim-\w{3,8}",
+    r"(?:hy|longcat)_\w{1,24}", r"seed:\w{1,24}", r"\[\w{3,8}▁of▁\w{4,12}\]",
 )  # fmt: skip
-"""Names within `<…>` and `</…>`: Llama 2, Gemma, StarCoder and SmolLM, Qwen and Hermes, T5, Mistral."""
+"""Names within `<…>` and `</…>`: Llama 2, Gemma, StarCoder and SmolLM, Qwen and Hermes, T5, Mistral, Command, Hunyuan, LongCat, Seed."""
 _BRACKETED = (
     "INST", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "MODEL_SETTINGS", "ARGS", "CALL_ID",
     "IMG", "IMG_BREAK", "IMG_END", "AUDIO", "BEGIN_AUDIO", "PREFIX", "MIDDLE", "SUFFIX", "gMASK", "sMASK", "MASK", "CLS", "SEP", "UNK",
@@ -93,6 +94,7 @@ _MARK = re.compile(
     r"|</?SYS>>"
     rf"|/?(?:{'|'.join(_NAMED)})>)"
     rf"|\[(?=/?(?:{'|'.join(_BRACKETED)})\])"
+    r"|\](?=~!?b[\[\]])|\[(?=e~\[)"  # MiniMax
 )
 
 
@@ -149,7 +151,7 @@ def _whole_chats() -> type[AsyncClient]:
     Ollama silently cuts the front of a prompt that exceeds the context, also during the answer, unless a request forbids it. The client's
     `chat` has no arguments for that.
     """
-    from batos.bridge.client_library import AsyncClient
+    from batos.bridge.client_library import AsyncClient, ResponseError
 
     class WholeChats(AsyncClient):
         async def chat(self, *args: Any, tools: Sequence[Mapping[str, Any]] = (), **more: Any) -> Any:  # type: ignore[override]
@@ -160,13 +162,75 @@ def _whole_chats() -> type[AsyncClient]:
             finally:
                 _TOOLS.reset(token)
 
-        async def _request(self, cls: Any, *args: Any, **more: Any) -> Any:
+        async def _request(self, cls: Any, *args: Any, stream: bool = False, **more: Any) -> Any:
             if args[1:2] == ("/api/chat",):
                 tools = {"tools": list(_TOOLS.get())} if _TOOLS.get() else {}
                 more["json"] = {**more["json"], **tools, "truncate": False, "shift": False}
-            return await super()._request(cls, *args, **more)
+                if stream:
+                    return self._received(cls, *args, **more)
+            return await super()._request(cls, *args, stream=stream, **more)
+
+        async def _received(self, cls: Any, *args: Any, **more: Any) -> AsyncGenerator[list[Any], None]:
+            """Yield the parts of a chat as they are received. Those with text and nothing else are not validated field by field: they
+            come for each token, and are only looked at here."""
+            async with self._client.stream(*args, **more) as reply:
+                if reply.is_error:
+                    await reply.aread()
+                    raise ResponseError(reply.text, reply.status_code)
+                rest = b""
+                received = reply.aiter_bytes() if "content-encoding" in reply.headers else cast("AsyncIterator[bytes]", reply.stream)
+                async for data in received:
+                    *lines, rest = (rest + data).split(b"\n")
+                    for parts in _whole_parts(cls, lines):
+                        yield parts
+                for parts in _whole_parts(cls, [rest]):
+                    yield parts
 
     return WholeChats
+
+
+class TextPart(NamedTuple):
+    """Part of a streamed answer that has text, and nothing else of interest."""
+
+    content: str
+    thinking: str
+
+
+def _whole_parts(cls: Callable[..., ChatResponse], lines: Sequence[bytes]) -> Iterator[list[ChatResponse | TextPart]]:
+    """Yield the parts of some lines together, also those before one that fails.
+
+    :raises: as `_part`.
+    """
+    parts: list[ChatResponse | TextPart] = []
+    try:
+        for line in lines:
+            if line.strip():
+                parts.append(_part(cls, line))
+    except Exception:
+        if parts:
+            yield parts
+        raise
+    if parts:
+        yield parts
+
+
+def _part(cls: Callable[..., ChatResponse], line: bytes) -> ChatResponse | TextPart:
+    """Return one part of a stream.
+
+    :raises ResponseError: for an error that Ollama reports.
+    :raises ValueError, TypeError, AttributeError: if it is not a part of a chat.
+    """
+    from batos.bridge.client_library import ResponseError
+
+    part = json.loads(line)
+    if error := part.get("error"):
+        raise ResponseError(error)
+    message = part.get("message")
+    if part.get("done") is False and type(message) is dict and "tool_calls" not in message:
+        text = TextPart(message.get("content", ""), message.get("thinking", ""))
+        if type(text.content) is str and type(text.thinking) is str:
+            return text
+    return cls(**part)
 
 
 async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | None:
@@ -215,6 +279,7 @@ class OllamaInference:
         self._digests: dict[str, str] = {}
         self._digests_at = float("-inf")  # time of the last request for digests
         self._changed_at = float("-inf")
+        self._listing = asyncio.Lock()
         self._open_ended: dict[str, bool] = {}
 
     def adopt(self, defaults: Mapping[str, Any]) -> None:
@@ -262,12 +327,16 @@ class OllamaInference:
         # aclosing: leaving the block for any reason closes the connection, and the server stops the generation.
         async with contextlib.aclosing(self._parts(request, heard)) as stream:
             async for part in stream:
-                well = heard.hear(part.message.content or "", part.message.thinking or "")
-                heard.calls += [(call.function.name, json.dumps(dict(call.function.arguments))) for call in part.message.tool_calls or ()]
-                if part.done:
-                    heard.end()
-                    await _drain(stream)
-                    return part
+                if isinstance(part, TextPart):
+                    well = heard.hear(*part)
+                else:
+                    well = heard.hear(part.message.content or "", part.message.thinking or "")
+                    calls = part.message.tool_calls or ()
+                    heard.calls += [(call.function.name, json.dumps(dict(call.function.arguments))) for call in calls]
+                    if part.done:
+                        heard.end()
+                        await _drain(stream)
+                        return part
                 if not well:
                     return None
         raise InferenceFailed(
@@ -276,13 +345,14 @@ class OllamaInference:
             model=request.model,
         )
 
-    async def _parts(self, request: ChatRequest, heard: StreamedAnswer) -> AsyncGenerator[ChatResponse, None]:
+    async def _parts(self, request: ChatRequest, heard: StreamedAnswer) -> AsyncGenerator[ChatResponse | TextPart, None]:
         request.before_sent()
         with inference_failures(self.host, request.model, lambda: heard.parts > 0):
-            stream = cast("AsyncGenerator[ChatResponse, None]", await self._client.chat(**self._arguments(request)))
+            stream = cast("AsyncGenerator[list[ChatResponse | TextPart], None]", await self._client.chat(**self._arguments(request)))
             async with contextlib.aclosing(stream):
-                async for part in stream:
-                    yield part
+                async for parts in stream:
+                    for part in parts:
+                        yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [{"role": "system", "content": break_control_marks(request.system)}] if request.system else []
@@ -355,13 +425,21 @@ class OllamaInference:
 
         :raises InferenceFailed: if the server does not say.
         """
-        if tagged(model) not in self._digests or self._digests_at < max(self._changed_at, time.monotonic() - self._digest_ttl_s):
-            asked_at = time.monotonic()
-            async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
-                listed = await self._request(model, self._client.list)
-            if asked_at >= self._digests_at:  # otherwise a later request was answered first
-                self._digests = {tagged(m.model): m.digest for m in listed.models if m.model and m.digest}
-                self._digests_at = asked_at
+        name, now = tagged(model), time.monotonic()
+
+        def is_old() -> bool:
+            oldest = now if name not in self._digests else now - self._digest_ttl_s
+            return self._digests_at < max(self._changed_at, oldest)
+
+        if is_old():
+            # One request serves all that ask at the same time. The limit of each counts from here, as if it asked by itself.
+            async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"), self._listing:
+                if is_old():
+                    asked_at = time.monotonic()
+                    listed = await self._request(model, self._client.list)
+                    if asked_at >= self._digests_at:  # otherwise a later request was answered first
+                        self._digests = {tagged(m.model): m.digest for m in listed.models if m.model and m.digest}
+                        self._digests_at = asked_at
         return self._digests
 
     def models_changed(self) -> None:
@@ -369,6 +447,7 @@ class OllamaInference:
         digest.
         """
         self._changed_at = time.monotonic()
+        self._listing = asyncio.Lock()  # the next caller does not wait for a list that was asked for before
 
     # --- time limits, failures, and the state of the host
 
@@ -439,7 +518,7 @@ class OllamaInference:
             self.breaker.answered()
 
 
-async def _drain(stream: AsyncGenerator[ChatResponse, None]) -> None:
+async def _drain(stream: AsyncGenerator[Any, None]) -> None:
     """Read a stream to its very end: only then its connection serves again, and the next chat need not open one, which takes 1 ms."""
     with contextlib.suppress(TimeoutError, InferenceFailed):  # the answer is complete: a failure now costs only the connection
         async with asyncio.timeout(DRAIN_S):

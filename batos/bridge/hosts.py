@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -403,6 +403,19 @@ class ManagedHost(ResidentInference):
         await self.residency.close()
         await self.provisioner.close()
         await self._ollama.close()
+
+
+async def unless_away(waiting: Coroutine[Any, Any, object], away: Callable[[], object]) -> None:
+    """Wait for a model, whatever comes of it, but no longer than it takes to find that no Ollama answers.
+
+    :param away: returns a true value while none answers.
+    """
+    task = asyncio.create_task(waiting)
+    try:
+        while not (task.done() or away()):
+            await asyncio.wait([task], timeout=LOOK_S)
+    finally:
+        _cancel([task])
 
 
 class ManagedHosts:

@@ -102,27 +102,58 @@ _OTHERS = (
     ("<|channel>thought", "<channel|>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
     ("<|channel|>commentary<|message|>", "<|channel|>final<|message|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|think|>", "<|content|>"),
 )
 THOUGHTS = (*((f"<{tag}>", f"</{tag}>") for tag in _TAGS), *_OTHERS)
 """Marks before and after a thought, in lower case: Qwen, DeepSeek and most others; EXAONE; Seed; LongCat; Magistral; Kimi; Sky-T1;
-Command; MedGemma; Gemma; gpt-oss.
+Command; MedGemma; Gemma; gpt-oss; Apertus; Solar.
 """
 _SAID = (("here is my thought process:", "here is my response:"), ("here's my thought process:", "here's my response:"))
 """Marks in words (Granite): the text is a thought only if both are there."""
-_ENVELOPES = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")
+_ENVELOPES = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>", "<|begin_of_solution|>")
 """Marks before an answer that are not part of it."""
-_ENDS = ("<|end_response|>", "<|return|>", "<|end|>")
+_ENDS = ("<|end_response|>", "<|return|>", "<|end|>", "<|end_of_solution|>")
+_WRAPPED = (("<answer>", "</answer>"), ("<response>", "</response>"))
+"""Marks around the answer that follows a thought: Hunyuan, DeepSeek-R1's kin, Granite."""
 _OPENINGS = tuple(opening for opening, _ in THOUGHTS)
 _LONGEST = max(map(len, _OPENINGS))
+_BEGINS = re.compile(f"[{''.join(re.escape(mark) for mark in sorted({opening[0] for opening in _OPENINGS}))}]")
+"""First character of an opening mark: most pieces of an answer have none, and need no further look."""
 _SHORT = 120  # greatest number of characters of an opening such as "Sure."
 _SENTENCE_ENDS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"  # ends of a sentence, and characters that may follow them
 _FOLDED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _CLOSE = "|".join(re.escape(close) for _, close in THOUGHTS)
+_SPOKEN_CLOSE = "|".join(re.escape(close) for _, close in THOUGHTS if close.startswith("</"))
+_TOKEN_CLOSE = "|".join(re.escape(close) for _, close in THOUGHTS if not close.startswith("</"))
 _ORPHAN = re.compile(
-    rf"^[ \t]*(?:{_CLOSE})(?=[ \t]*$|\S)"  # starts a line, and is alone on it or comes right before the answer
-    rf"|(?<=[.!?…。！？:)\]*\"”])(?:{_CLOSE})(?=[ \t]*$|[^\s`'\".,;:)])",  # right behind the end of a sentence
+    rf"^[ \t]*(?i:{_CLOSE})(?=[ \t]*$|\S)"  # starts a line, and is alone on it or comes right before the answer
+    rf"|(?<=[.!?…。！？:)\]*\"”])(?i:{_CLOSE})(?=[ \t]*$|[^\s`'\".,;:)])"  # right behind the end of a sentence
+    rf"|(?<=[.!?…。！？] )(?i:{_CLOSE})(?= [^\sa-z`'\".,;:)])"  # between two sentences
+    rf"|(?<=[\w>])(?i:{_TOKEN_CLOSE})(?=\s*+\S)",  # a mark that no sentence has
     re.MULTILINE,
 )
+_GLUED = re.compile(
+    rf"(?<=\w)(?i:{_SPOKEN_CLOSE})(?=[ \t]*+\n\s*+\S|\w)"  # right behind a word, at the end of a line or right before the answer
+    rf"|(?<=\w )(?i:{_SPOKEN_CLOSE})(?=[ \t]*+\n[ \t]*+\n\s*+\S|\w)"  # before a blank line, or right before the answer
+)
+_THOUGHT_WORDS = 6  # least number of words before a mark that only stands close to a word
+_BEGUN = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|user|>", "<|system|>", "<s>", "[INST]")
+"""Marks that begin a turn. Behind one of them, marks of ends belong to an example of a conversation."""
+_OWN_TURN = re.compile(
+    r"\s*+(?:<\|(?:begin_of_text|im_start|start_header_id|assistant)\|>|<start_of_turn>|<bos>|<s>)\s*+"
+    r"(?:(?:assistant|model)\b(?:<\|end_header_id\|>)?\s*+)?"
+)
+"""Matches the marks with which a template begins the model's turn."""
+_TURN_END = re.compile(
+    r"(?:(?<=[^\s`'\"“„(\[/])|^[ \t]*+)"  # right behind the text, or first on a line
+    r"(?:<\|(?:im_end|endoftext|end_of_text|eot_id|eom_id|end|return|eot|end_of_turn)\|>|</s>|<eos>|<end_of_turn>|<turn\|>|"
+    r"<｜end▁of▁sentence｜>)(?![`'\"])"
+    r"|(?<=[^\s`'\"“„(\[/])(?:<\|(?:im_start|user|assistant|start_header_id)\|>|<start_of_turn>)(?![`'\"])"
+    r"|(?<=[.!?…。！？])[ \t]*+\[/?INST\]",
+    re.MULTILINE,
+)
+"""Matches a mark that ends the model's turn, where it came as text: what follows is a conversation with itself."""
 
 
 class ThoughtSplitter:
@@ -173,6 +204,10 @@ class ThoughtSplitter:
             if small.startswith(mark):
                 self._held, self._before = solid[len(mark) :], mark
                 return
+        closes = [close for opening, close in THOUGHTS if opening == self._before]  # a model may close its thought twice
+        if again := next(filter(small.startswith, closes), ""):
+            self._held = solid[len(again) :]
+            return
         for marks, state in ((THOUGHTS, "thought"), (_SAID, "maybe")):
             for opening, close in marks:
                 if small.startswith(opening):
@@ -180,7 +215,7 @@ class ThoughtSplitter:
                     self._aside = "" if state == "thought" else self._held[: len(self._held) - len(solid)] + solid[: len(opening)]
                     self._held = solid[len(opening) :]
                     return
-        if any(opening.startswith(small) for opening in (*_OPENINGS, *_ENVELOPES, *(said for said, _ in _SAID))):
+        if any(mark.startswith(small) for mark in (*_OPENINGS, *_ENVELOPES, *closes, *(said for said, _ in _SAID))):
             return
         self._state = "answer"
         if self._before:
@@ -206,6 +241,9 @@ class ThoughtSplitter:
     def _answer(self) -> str:
         """Return the part of the answer that is certain: everything up to a mark that may open another thought."""
         if not self._before and len(self._told) > _SHORT:
+            text, self._held = self._held, ""
+            return text
+        if _BEGINS.search(self._held) is None:
             text, self._held = self._held, ""
             return text
         small = self._held.translate(_FOLDED)
@@ -246,22 +284,61 @@ def without_thought(text: str) -> tuple[str, str]:
     splitter = ThoughtSplitter()
     fed, rest = splitter.feed(text), splitter.end()
     answer, thought = fed[0] + rest[0], fed[1] + rest[1]
-    small = answer.translate(_FOLDED)
     if thought or answer != text:
         bare = answer.rstrip()
         end = next((mark for mark in _ENDS if bare.translate(_FOLDED).endswith(mark)), "")
-        return (bare[: -len(end)] if end else answer), thought
-    for orphan in _ORPHAN.finditer(small):
-        before = answer[: orphan.start()]
-        if not _in_code(before) and not any(opening in small[: orphan.start()] for opening in _OPENINGS):
-            return answer[orphan.end() :].lstrip(), before.strip()
-    return answer, thought
+        answer = bare[: -len(end)] if end else answer
+    answer, before = _without_orphan(answer, begun=bool(thought))
+    answer = _without_next_turn(answer)
+    thoughts = [part for part in (thought, before) if part]
+    return (_unwrapped(answer) if thoughts else answer), "\n".join(thoughts)
 
 
-def _line_ended(text: str) -> bool:
-    """Return True if a text ends with a sentence and then a line break."""
+def _without_orphan(text: str, *, begun: bool) -> tuple[str, str]:
+    """Split a text at a mark that closes a thought which nothing opened.
+
+    :param begun: True if a thought was before the text: then the mark must begin a line.
+    """
+    small = text.translate(_FOLDED)
+    found = None
+    for orphan in sorted((*_ORPHAN.finditer(text), *_GLUED.finditer(text)), key=re.Match.start):
+        before = small[: orphan.start()]
+        too_little = begun and not _line_ended(before, sentence=False)
+        too_little |= orphan.re is _GLUED and len(before.split()) < _THOUGHT_WORDS
+        if not too_little and not _in_code(before):
+            found = None if any(opening in before for opening in _OPENINGS) else orphan
+            break
+    return (text, "") if found is None else (text[found.end() :].lstrip(), text[: found.start()].strip())
+
+
+def _without_next_turn(text: str) -> str:
+    """Return an answer up to the first mark of a template that ends its turn. In code, and in a sentence about marks, they are text."""
+    if own := _OWN_TURN.match(text):
+        text = text[own.end() :]
+    for end in _TURN_END.finditer(text):
+        before = text[: end.start()]
+        if any(mark in before for mark in _BEGUN):
+            break
+        if before.strip() and not _in_code(before):
+            return before.rstrip()
+    return text
+
+
+def _unwrapped(text: str) -> str:
+    """Return an answer without marks that are around all of it."""
+    bare = text.strip()
+    small = bare.translate(_FOLDED)
+    around = next(((begin, end) for begin, end in _WRAPPED if small.startswith(begin) and small.endswith(end)), None)
+    return text if around is None else bare[len(around[0]) : -len(around[1])].strip()
+
+
+def _line_ended(text: str, *, sentence: bool = True) -> bool:
+    """Return True if a text ends with a line break.
+
+    :param sentence: True if the end of a sentence must be before it.
+    """
     said = text.rstrip()
-    return "\n" in text[len(said) :] and said.rstrip(_CLOSERS)[-1:] in tuple(_SENTENCE_ENDS)
+    return "\n" in text[len(said) :] and (not sentence or said.rstrip(_CLOSERS)[-1:] in tuple(_SENTENCE_ENDS))
 
 
 def _in_code(before: str) -> bool:

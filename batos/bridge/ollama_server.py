@@ -274,7 +274,7 @@ class OllamaService:
         if left is not None and (ended := await asyncio.to_thread(left.end)):
             log.warning("stopped what a former daemon left behind", pid=left.pid, processes=ended)
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            self._port = _free_port()
+            self._port = free_port()
             self._host = f"127.0.0.1:{self._port}"
             try:
                 await self._spawn(binary)
@@ -294,7 +294,7 @@ class OllamaService:
         launcher = Path(__file__).with_name("launcher.py")
         with self._open_log() as output:
             self._child = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(launcher), str(os.getpid()), *self._environment(), "--", str(binary), "serve",
+                sys.executable, "-I", "-S", str(launcher), str(os.getpid()), *self.environment(), "--", str(binary), "serve",
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         self._note = ProcessNote.of(self._child.pid)
@@ -310,7 +310,7 @@ class OllamaService:
         self._version = version
         log.info("ollama started", host=self._host, version=version, pid=self._child.pid)
 
-    def _environment(self) -> list[str]:
+    def environment(self) -> list[str]:
         """Return the child's environment as NAME=VALUE; its keys are kept in the data folder too."""
         return [
             f"OLLAMA_HOST={self._host}",
@@ -403,7 +403,7 @@ class OllamaService:
             return ""
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

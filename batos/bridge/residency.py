@@ -427,13 +427,13 @@ class Preloader:
         """
         self._residency, self._idle_s, self._expected = residency, idle_s, expected
         self._background = Background()
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._loading: Load | None = None
 
     def rest(self) -> None:
         """Begin to wait for a long enough pause, because no inference is under way."""
-        if self._task is None or self._task.done():
-            self._task = self._background.start(self._run(), "preload")
+        if self.task is None or self.task.done():
+            self.task = self._background.start(self._run(), "preload")
 
     async def give_way(self, load: Load) -> None:
         """Cancel the preload for an arriving inference, unless the inference needs that load."""
@@ -442,8 +442,8 @@ class Preloader:
 
     async def stop(self) -> None:
         """Stop the preload. Return when it has ended."""
-        if self._task is not None and not self._task.done():
-            await cancel_and_wait(self._task)
+        if self.task is not None and not self.task.done():
+            await cancel_and_wait(self.task)
 
     async def settled(self) -> None:
         """Wait until the models that were expected in this pause are loaded, or given up."""

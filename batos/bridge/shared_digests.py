@@ -44,7 +44,7 @@ class SharedDigests:
 
     async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
         """See `Inference.chat`. The reply has the image's digest, too."""
-        own = await self._inference.digest(request.model)
+        own = await self._own(request.model)
         shared = await self._shared(request.model, own)
         if request.digest == shared:
             request = replace(request, digest=own)
@@ -64,11 +64,20 @@ class SharedDigests:
 
         :raises InferenceFailed: with cause `model_changed` if other kernels have another content under that name.
         """
-        return await self._shared(model, await self._inference.digest(model))
+        return await self._shared(model, await self._own(model))
 
     def forget(self) -> None:
         """Publish all models anew when they are next used: under another name of this kernel, or after another choice of models."""
         self._held.clear()
+
+    async def _own(self, model: str) -> str:
+        """Return the digest of a model of this Ollama. One that is missing is published anew when it is there again."""
+        try:
+            return await self._inference.digest(model)
+        except InferenceFailed as e:
+            if e.cause == "model_missing":
+                self._held = {key: value for key, value in self._held.items() if key[0] != tagged(model)}
+            raise
 
     async def _shared(self, model: str, own: str) -> str:
         name = tagged(model)

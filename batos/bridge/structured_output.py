@@ -82,6 +82,8 @@ def _keyword(name: str, value: Any, schema: dict[str, Any]) -> Any:
     if name == "items":
         return grammar_schema(value) if isinstance(value, dict) and "prefixItems" not in schema else _LEFT
     if name == "additionalProperties":
+        if "patternProperties" in schema and value is not True:
+            return _LEFT  # a grammar has no patterns of names: it would allow no other name
         return value if isinstance(value, bool) else grammar_schema(value) if isinstance(value, dict) else _LEFT
     if name == "pattern":
         return _LEFT if not isinstance(value, str) or (safe := grammar_pattern(value)) is None else safe
@@ -97,7 +99,7 @@ def _keyword(name: str, value: Any, schema: dict[str, Any]) -> Any:
     elif name in _BOUNDS:
         keeps = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     elif name == "format":
-        keeps = value in _FORMATS
+        keeps = isinstance(value, str) and value in _FORMATS
     elif name == "$ref":
         keeps = isinstance(value, str) and _REF.fullmatch(value) is not None
     else:

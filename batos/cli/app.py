@@ -230,7 +230,7 @@ def invoke(words: list[str]) -> None:
     raise SystemExit(code)
 
 
-_NEGATIVE = re.compile(r"-\.?\d[\d.]*([eE][+-]?\d+)?")
+_NEGATIVE = re.compile(r"-[.,]?\d[\d.,:%°/-]*([eE][+-]?\d+)?")  # also "-5%", "-1,5" and "-10:30"
 _MARK = "\0"  # a character that no word of a command line contains
 
 

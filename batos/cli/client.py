@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 import typer
 
 from batos.cli.app import Connect, check_reachable, endpoint, run_async
-from batos.cli.output import size
+from batos.cli.output import Output, size
 from batos.config import load, nearest
 from batos.errors import BatosError, UnknownTarget
 from batos.wire import Client, ClientKeys
@@ -46,10 +46,30 @@ def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool
         async with client_of(address) as client:
             if shows:
                 return await question(client)
-            return await _shown(question(client), (lambda: _step(client)) if upkeep else None)
+            return await shown(question(client), (lambda: _step(client)) if upkeep else None)
 
     check_reachable(address)
     return run_async(asking())
+
+
+def agreed(question: str, output: Output) -> None:
+    """Ask the user of a terminal for a yes, until the answer is yes or no. Ctrl-C is exit code 130, as anywhere else.
+
+    :raises typer.Exit: with exit code 1 if the answer is no, or the input ends.
+    """
+    answer = ""
+    while answer not in ("y", "yes"):
+        try:
+            answer = input(f"{question} [y/N]: ").strip().lower()
+        except EOFError:  # Ctrl-D
+            output.note("")
+            answer = "no"
+        except KeyboardInterrupt:
+            output.note("\nnothing was done")
+            raise
+        if answer in ("", "n", "no"):
+            output.note("nothing was done")
+            raise typer.Exit(1)
 
 
 def client_of(address: str) -> Client:
@@ -60,7 +80,7 @@ def client_of(address: str) -> Client:
     return Client(address, keys=ClientKeys.of(load()))
 
 
-async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
+async def shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:
     """Return the result of some work. Show progress after the first second.
 
     :param step: returns the present step; called now and then.

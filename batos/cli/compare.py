@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, cast, get_args
 import typer
 
 from batos.cli.app import Connect, Json, app, check_reachable, endpoint, run_async
-from batos.cli.client import OptionGroup, ask, client_of, grouped
+from batos.cli.client import OptionGroup, agreed, ask, client_of, grouped
+from batos.cli.mission_view import terminal_line
 from batos.cli.output import Output, PassingLine, ago, one_line
 from batos.wire import Client
 from batos.wire.compare_schemas import CompareJudge
@@ -178,7 +179,7 @@ def _begun(persona: str, variant: VariantOptions, judging: JudgeOptions, acts: C
     if plan["estimate"]["large"] and not acts.yes:
         if output.as_json or not sys.stdin.isatty():
             raise typer.BadParameter(f"it will cost about {_cost(plan['estimate'])}; --yes begins it")
-        typer.confirm("Begin?", abort=True)
+        agreed("Begin?", output)
     ask(address, lambda client: client.compare_start(persona, id=id, **terms))
     return id
 
@@ -282,7 +283,7 @@ def judged(id: str, address: str, output: Output, read: Callable[[str], str] = i
             reply = await client.compare_next(id)
             while (pair := reply["pair"]) is not None:
                 _pair(pair, output)
-                verdict = await asyncio.to_thread(_verdict, output, read)
+                verdict = await _verdict(output, read)
                 if verdict is None:
                     output.note(f"{pair['of'] - pair['judged']} pairs are left; go on with: batos compare --resume {id}")
                     break
@@ -303,11 +304,11 @@ def _pair(pair: dict[str, Any], output: Output) -> None:
     output.say()
 
 
-def _verdict(output: Output, read: Callable[[str], str]) -> Literal["left", "right", "tie"] | None:
+async def _verdict(output: Output, read: Callable[[str], str]) -> Literal["left", "right", "tie"] | None:
     """Return the judgement that a user gives; None where he stops."""
     while True:
         try:
-            said = read("left, right or tie? (q stops) ").strip().lower()
+            said = (await _said("left, right or tie? (q stops) ", output, read)).strip().lower()
         except EOFError:
             return None
         if said in VERDICTS:
@@ -315,6 +316,17 @@ def _verdict(output: Output, read: Callable[[str], str]) -> Literal["left", "rig
         if said in STOPS:
             return None
         output.note(f"{said!r} is none of left, right, tie (l, r, t), and q to stop")
+
+
+async def _said(question: str, output: Output, read: Callable[[str], str]) -> str:
+    """Return the line that answers a question. Ctrl-C ends the wait at once: a thread that reads would hold it up until Enter."""
+    if read is not input:
+        return await asyncio.to_thread(read, question)
+    output.write(question)
+    line = await terminal_line()
+    if not line:
+        raise EOFError
+    return line.decode("utf-8", "replace")
 
 
 # --- output

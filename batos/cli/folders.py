@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.app import Connect, Json, app, check_named, endpoint
 from batos.cli.client import OptionGroup, ask, grouped
 from batos.cli.hooks import STYLES, last_run
 from batos.cli.output import Output, ago, one_line
@@ -88,6 +88,8 @@ def _check(action: str | None, name: str | None, brief: str | None, options: Fol
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
     if action == "add" and (name is None or brief is None):
         raise typer.BadParameter('add takes a folder and a brief: batos folders add ~/inbox "Summarise {path}"')
+    if action == "add":
+        check_named(name)
     if action not in (None, "add") and name is None:
         raise typer.BadParameter(f"`folders {action}` takes a name; `batos folders` lists them")
     if action != "add" and (brief is not None or options != _UNSAID):
@@ -128,6 +130,7 @@ def _page(one: dict[str, Any], output: Output) -> None:
         ("stops after", f"{one['stop_after']} failures in a row" if one["stop_after"] else None),
         ("paused", (one.get("why") or "yes") if one["paused"] else None),
         ("not watched", None if one["watched"] else f"`batos ingest --watch {one['folder']}` watches it again"),
+        ("away", one.get("away")),
         ("waiting", f"{one['waiting']} files" if one["waiting"] else None),
         ("failed in a row", one["failures"] or None),
     ]
@@ -139,4 +142,4 @@ def _page(one: dict[str, Any], output: Output) -> None:
 def _state(one: dict[str, Any]) -> str:
     if one["paused"]:
         return "stopped" if one.get("why") else "paused"
-    return "on" if one["watched"] else "not watched"
+    return "not watched" if not one["watched"] else "away" if one.get("away") else "on"

@@ -50,7 +50,7 @@ def method(
         target,
     )
     output = Output(as_json)
-    changed = None if diff is None else _diff(reply, diff)
+    changed = None if diff is None else differences(reply, diff)
     if as_json:
         output.document(reply if changed is None else {**reply, "diff": changed})
         return
@@ -69,7 +69,7 @@ def method(
         _version(version, output, whole=number == 0)
         if number == 0 and (asked := version["provenance"].get("open")):
             receiver = version["provenance"]["receiver"]  # the object of the examples; the method may belong to another object
-            _ask(target if reply.get("oid") == receiver else receiver, selector, asked, output)
+            show_open_case(target if reply.get("oid") == receiver else receiver, selector, asked, output)
 
 
 @app.command()
@@ -242,7 +242,7 @@ def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
         output.say("  damaged: this is not the source that was audited; bring another version back", "red")
 
 
-def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output) -> None:
+def show_open_case(target: str, selector: str, asked: list[dict[str, Any]], output: Output) -> None:
     """Print the case that the examples leave open, with the examples to teach for either answer."""
     output.say("open: which of these is right; teach it that one", "yellow")
     for one, which in zip(asked, ("what it answers now", "what another would that keeps its examples, too"), strict=False):
@@ -265,7 +265,7 @@ def _instead(reply: dict[str, Any]) -> str:
     return held + (back if kind in ("intent", "missing") else "")
 
 
-def _diff(reply: dict[str, Any], numbers: tuple[int, int]) -> list[str]:
+def differences(reply: dict[str, Any], numbers: tuple[int, int]) -> list[str]:
     """Return the changes from one version to another, as lines of a unified diff.
 
     :raises typer.BadParameter: for a version that does not exist.

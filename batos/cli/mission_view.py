@@ -18,6 +18,7 @@ from typing import Any
 from batos.cli.output import Output, PassingLine, clean, one_line, size
 from batos.errors import BatosError, DaemonUnavailable
 from batos.wire import Client
+from batos.wire.fields import left_out_words
 
 LINE_BYTES = 1 << 16
 
@@ -53,7 +54,7 @@ class Answering:
     async def _until_given(self, id: str, number: int | None) -> None:
         while True:
             self._output.write("> ")
-            line = await _line()
+            line = await terminal_line()
             if not line:  # Ctrl-D: the question stays open
                 self._output.note(f"\nanswer it with: batos answer {id} TEXT", "dim")
                 return
@@ -70,7 +71,7 @@ class Answering:
             return
 
 
-async def _line() -> bytes:
+async def terminal_line() -> bytes:
     """Return a line from the terminal; empty at its end. If the call is cancelled, typed text stays for the next reader."""
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
     ready: asyncio.Future[None] = loop.create_future()
@@ -288,7 +289,8 @@ def sources(result: dict[str, Any]) -> list[str]:
     if result.get("quoted") and any(_is_called(one) for one in cited):
         said = ["quoted from tools, word for word"]
     else:
-        said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
+        why = "no model was asked" if result.get("by_rule") else "the model's own answer was not from there"
+        said = [f"quoted from memory, word for word: {why}"] if result.get("quoted") else []
     return said + [source(one) for one in cited]
 
 
@@ -326,10 +328,10 @@ def doubts(result: dict[str, Any]) -> list[str]:
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
     if left := result.get("left_out"):
-        parts = ", ".join(f"{count} characters of the {what}" for what, count in left.items())
-        unsure.append(f"left out, since all was longer than the model reads at a time: {parts}")
+        unsure.append(left_out_words(left))
     if images := result.get("images_left_out"):
-        unsure.append(f"not shown again, since all was longer than the model reads at a time: {images} of the images of earlier turns")
+        why = "all was longer than the model reads at a time, or they are more than thinking.images"
+        unsure.append(f"not shown again, since {why}: {images} of the images of earlier turns")
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
     told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new object has no name yet
     return [*unsure, *(f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told)]

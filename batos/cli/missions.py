@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from batos.cli.app import Connect, Json, NumbersCommand, app, endpoint
-from batos.cli.client import DAEMON, AtFlag, QuerySource, ask, grouped, look, moment, with_nearest
+from batos.cli.client import DAEMON, AtFlag, QuerySource, agreed, ask, grouped, look, moment, with_nearest
 from batos.cli.mission_view import (
     FOLDED,
     STATE_STYLES,
@@ -354,9 +354,13 @@ def read_schema(file: str) -> dict[str, Any]:
 def value_of(word: str) -> Any:
     """Return an argument of a message: the JSON value it is, else the word itself."""
     try:
-        return json.loads(word)
+        return json.loads(word, parse_constant=_no_constant)
     except (ValueError, RecursionError):  # also a number with too many digits, or JSON that is nested too deep
         return word
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is a word, and not valid JSON")
 
 
 def _by_name(keywords: Iterable[str]) -> dict[str, Any]:
@@ -554,14 +558,14 @@ def undo(
 def _agreed(shown: dict[str, Any], output: Output) -> None:
     """Show everything that would be undone, and ask.
 
-    :raises typer.Abort: if the answer is no.
+    :raises typer.Exit: if the answer is no.
     :raises InvalidInput: if there is no user to ask.
     """
     if output.as_json or not sys.stdin.isatty():
         lot = ", ".join(one["id"] for one in shown["missions"])
         raise InvalidInput(f"{len(shown['missions'])} missions would be undone: {lot}; --yes undoes them without asking")
     _rows(shown, output)
-    typer.confirm(f"Undo these {len(shown['missions'])} missions?", abort=True)
+    agreed(f"Undo these {len(shown['missions'])} missions?", output)
 
 
 def print_undo(reply: dict[str, Any], output: Output) -> None:

@@ -15,9 +15,9 @@ from batos.cli.secrets import typed_secret
 from batos.cli.tool_places import absolute_command, check_no_secret, pairs_of
 from batos.config import nearest
 
-ACTIONS = ("add", "show", "test", "pause", "resume", "remove", "log")
+ACTIONS = ("add", "show", "test", "pause", "resume", "remove", "log", "settle")
 FACTS = ("end", "failure", "question", "change", "doubt", "schedule")
-_STYLES = {"DONE": "green", "FAILED": "red", "IN_DOUBT": "yellow"}
+_STYLES = {"DONE": "green", "FAILED": "red", "IN_DOUBT": "yellow", "SETTLED": "cyan"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def notices(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List the channels of notices; add one; show, test, pause, resume or remove it; or list sent notices (log)."""
+    """List the channels of notices; add one; show, test, pause, resume or remove it; or list sent notices (log), and say that you have seen
+    those that may not have arrived (settle)."""
     output = Output(as_json)
     _check(action, name, place, options)
     reply = _asked(action, name, place, options, endpoint(connect))
@@ -89,6 +90,8 @@ def notices(
         output.document(reply)
     elif action in ("test", "log"):
         _log(reply["messages"], output, tested=action == "test")
+    elif action == "settle":
+        output.say(f"{reply['settled']} messages are settled")
     elif action in (None, "remove"):
         _list(reply, output)
     else:
@@ -100,7 +103,7 @@ def notices(
 def _check(action: str | None, name: str | None, place: NoticePlace, options: NoticeOptions) -> None:
     if action is not None and action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
-    if action not in (None, "log") and name is None:
+    if action not in (None, "log", "settle") and name is None:
         raise typer.BadParameter(f"`notices {action}` takes the name of a channel; `batos notices` lists them")
     if action != "add" and (place != _NO_PLACE or options != _UNSAID):
         raise typer.BadParameter("only `notices add NAME` takes a place and options")
@@ -117,6 +120,8 @@ def _asked(action: str | None, name: str | None, place: NoticePlace, options: No
         return ask(address, lambda client: client.notices())
     if action == "log":
         return ask(address, lambda client: client.notice_log(name))
+    if action == "settle":
+        return ask(address, lambda client: client.notice_settle(name))
     wanted = str(name)
     if action == "add":
         [(way, value)] = _named(place).items()
@@ -124,7 +129,9 @@ def _asked(action: str | None, name: str | None, place: NoticePlace, options: No
         if way == "program":
             value = absolute_command(way, value)
         elif way == "apprise" and value == "-":
-            value = typed_secret("the apprise URL")
+            value = typed_secret("the apprise URL").strip()
+            if not value:
+                raise typer.BadParameter("the apprise URL is empty; type or pipe in one such as ntfy://HOST/TOPIC")
         return ask(address, lambda client: client.notice_add(wanted, way, value, **terms))  # type: ignore[arg-type]
     if action == "test":
         return ask(address, lambda client: client.notice_test(wanted))
@@ -144,6 +151,8 @@ def _terms(way: str, options: NoticeOptions) -> dict[str, Any]:
     more = {one: value_of(text) for one, text in pairs_of("--option", options.more, "=").items()}
     held = {"headers": headers, "env": env, "private": options.private, "network": options.network, **more}
     facts = None if options.on is None else [one.strip() for one in options.on.split(",") if one.strip()]
+    if facts == []:
+        raise typer.BadParameter(f"--on names no fact; allowed are {', '.join(FACTS)}, and all for each")
     if facts == ["all"]:
         facts = list(FACTS)
     for fact in facts or ():
@@ -170,7 +179,10 @@ def _list(reply: dict[str, Any], output: Output) -> None:
         )
         output.rows(("channel", "way", "place", "tells", "waits", "last"), rows, _STYLES)
     if reply["untold"]:
-        output.note(f"{reply['untold']} messages were not told for sure; batos notices log shows them", "yellow")
+        output.note(
+            f"{reply['untold']} messages were not told for sure; batos notices log shows them, and settle says that you have seen them",
+            "yellow",
+        )
     if reply["tied"]:
         output.note(f"nothing is told: {reply['tied']}", "yellow")
 
@@ -189,6 +201,8 @@ def _page(one: dict[str, Any], output: Output) -> None:
         ("last", _state(one)),
     ]
     output.pairs((name, value) for name, value in facts if value)
+    if one["queue"]:
+        output.rows(("age", "waits", "notice"), ((ago(held["at"]), held["fact"], held["title"]) for held in one["queue"]))
     output.note(f"batos notices test {one['name']} tries it", "dim")
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # imported when something is printed: the daemon prints nothi
     from rich.text import Text
 
 PIPE_WIDTH = 10_000  # columns without a terminal, so that nothing is cut or wrapped
+_GAP = 2  # columns between two cells of a table
+_LAST_WIDTH = 12  # columns that the last cell of a table's row needs at least; it is wrapped
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -113,25 +115,37 @@ class Output:
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values in two columns."""
-        table = _table(("", ""))
-        for name, value in pairs:
-            table.add_row(_text(name, "bold"), _text(value))
-        self._table(table)
+        self._table(("", ""), [(_text(name, "bold"), _text(value)) for name, value in pairs])
 
     def rows(self, columns: Sequence[str], rows: Iterable[Sequence[object]], styles: dict[str, str] | None = None) -> None:
         """Print a table; without headings where all of them are empty. `styles` gives certain cell texts a style."""
+        texts = ([clean(cell) for cell in row] for row in rows)
+        self._table(columns, [[_text(cell, (styles or {}).get(cell, "")) for cell in row] for row in texts])
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        """Print rows as a table; on a terminal that is too narrow for it, each row as a block of lines, so that no cell is cut."""
+        if not _fits(columns, rows, self.console.width):
+            self._blocks(columns, rows)
+            return
         table = _table(columns)
         for row in rows:
-            cells = [clean(cell) for cell in row]
-            table.add_row(*(_text(cell, (styles or {}).get(cell, "")) for cell in cells))
-        self._table(table)
-
-    def _table(self, table: Table) -> None:
+            table.add_row(*row)
         # Rich pads the last column with blanks. A pipe would pass them on, and a narrow window would wrap them.
         with self.console.capture() as capture:
             self.console.print(table)
         for line in capture.get().splitlines():
             self.console.file.write(line.rstrip() + "\n")
+
+    def _blocks(self, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        from rich.text import Text
+
+        widest = max(map(len, columns[1:]), default=0)
+        for first, *others in rows:
+            self.console.print(Text.assemble((f"{columns[0]} ", "dim") if columns[0] else "", first), soft_wrap=True)
+            for heading, cell in zip(columns[1:], others, strict=True):
+                if cell.plain.strip():
+                    line = Text.assemble("  ", (f"{heading:{widest}}  " if widest else "", "bold"), cell)
+                    self.console.print(line, soft_wrap=True)  # the terminal wraps it, so that an id can be copied whole
 
     def error(self, error: BatosError) -> None:
         """Print an error: to standard error for people, as a document on standard output for programs."""
@@ -181,10 +195,24 @@ def _console(stream: Any) -> Console:
     return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False, soft_wrap=not terminal)
 
 
+def _fits(columns: Sequence[str], rows: Iterable[Sequence[Text]], width: int) -> bool:
+    """Return True if a table shows all columns but the last without a cut, and of the last one at least `_LAST_WIDTH` characters."""
+    if len(columns) < 2:
+        return True
+    from rich.cells import cell_len
+
+    widths = [cell_len(heading) for heading in columns]
+    for row in rows:
+        longest = (max(map(cell_len, cell.plain.split("\n"))) for cell in row)
+        widths = [max(pair) for pair in zip(widths, longest, strict=True)]
+    *others, last = widths
+    return sum(others) + _GAP * len(others) + min(last, _LAST_WIDTH) <= width
+
+
 def _table(columns: Sequence[str]) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
     for number, column in enumerate(columns):
         last = number == len(columns) - 1
         table.add_column(column, no_wrap=not last, overflow="fold" if last else "ellipsis")

@@ -17,19 +17,34 @@ from batos.errors import BatosError, BatosSignal, OutputFailed
 
 INTERRUPTED = 130  # the exit code with which a shell reports SIGINT
 _DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # flags of a command line that names no verb
+_WITH_VALUE = ("--connect", "--data", "--image", "--listen", "--profile", "--model", "--config", "--set")
+_OWN = ("-h", "--help", "--version", "--install-completion", "--show-completion")  # options of the program itself
 
 
 def with_verb(words: list[str], alone: str = "run") -> list[str]:
-    """Return the words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
+    """Return the words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`. Options before a
+    verb go behind what is said after it: `batos --json missions` is `batos missions --json`.
 
     :param alone: verb to use if there are no words, or one that `run` does not know.
     """
-    own = ("-h", "--help", "--version", "--install-completion", "--show-completion")
+    if at := _options_before_verb(words):
+        end = words.index("--") if "--" in words else len(words)
+        return [*words[at:end], *words[:at], *words[end:]]
     if not words or words[0].split("=", 1)[0] in _DASHBOARD_FLAGS:
         return [alone, *words]
-    if words[0].startswith("-") and words[0].split("=", 1)[0] not in own:
+    if words[0].startswith("-") and words[0].split("=", 1)[0] not in _OWN:
         return ["run", *words]
     return words
+
+
+def _options_before_verb(words: list[str]) -> int:
+    """Return the number of words before the verb; 0 if it comes first, or there is none."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "--" or words[at].split("=", 1)[0] in _OWN:
+            return 0
+        at += 2 if words[at] in _WITH_VALUE else 1
+    return at if at < len(words) else 0
 
 
 def own_process(verb: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from batos.cli.output import Output, one_line
 from batos.config import nearest
 
 ACTIONS = ("add", "show", "pause", "resume", "remove", "run")
+FIELDS = ("last", "date")
 MISSED = ("once", "skip", "all")
 OVERLAPS = ("run", "skip")
 _STYLES = {"COMPLETE": "green", "FAILED": "red", "NEEDS_INPUT": "yellow"}
@@ -76,6 +78,15 @@ def schedule(
         output.note(f"batos watch {reply['id']} follows it", "dim")
     else:
         _page(reply["schedules"][0], output)
+        if action == "add":
+            _misspelled(brief or "", output)
+
+
+def _misspelled(brief: str, output: Output) -> None:
+    """Say which words in braces are almost a field of a brief: they stay as they are."""
+    for word in dict.fromkeys(re.findall(r"\{(\w+)\}", brief)):
+        if word not in FIELDS and (hint := nearest(word, FIELDS)):
+            output.note(f"{{{word}}} is not a field{hint} and stays as it is; fields are {{last}} and {{date}}", "yellow")
 
 
 def _check(action: str | None, name: str | None, brief: str | None, options: ScheduleOptions) -> None:

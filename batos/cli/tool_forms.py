@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from batos import private_files
-from batos.cli.client import ask
+from batos.cli.client import agreed, ask
 from batos.cli.output import Output, one_line
 from batos.cli.tool_places import Place
 from batos.errors import BatosError
@@ -35,7 +35,7 @@ _EMPTY: dict[str, Reply] = {
 def form_of(name: str, place: Place, address: str, output: Output) -> Reply | None:
     """Return the form of a connection that is to be added; None where it is only written to a file.
 
-    :raises typer.Abort: if its user does not accept it.
+    :raises typer.Exit: if its user does not accept it.
     """
     if place.form.file:
         return _from_file(place.form.file)
@@ -138,7 +138,7 @@ def _confirm(name: str, place: Place, found: Reply, output: Output) -> None:
     if output.as_json or not sys.stdin.isatty():
         more = " or accept it with --yes" if found["by"] == "rule" else ""
         raise typer.BadParameter(f"the form is shown before it counts, and here there is no terminal to ask at: {how}{more}")
-    typer.confirm(f"Add {name} with these operations?", abort=True)
+    agreed(f"Add {name} with these operations?", output)
 
 
 def _command(name: str, place: Place, *, described: bool = False) -> str:

@@ -19,15 +19,16 @@ from typing import Any
 
 import structlog
 from transaction import TransactionManager
-from transaction.interfaces import NoTransaction
 
 from batos.cluster.presence import Presence, Silence, presence_of
-from batos.cluster.turn import SessionTurn
+from batos.cluster.turn import REPLAYS, SessionTurn
 from batos.concurrency import Background, cancel_and_wait
-from batos.errors import BatosError, BatosSignal, ImageFailed, ImageLocked, KernelRefused
-from batos.image import kernels, server
+from batos.errors import BatosError, BatosSignal, Busy, ImageFailed, ImageLocked, KernelRefused, LedElsewhere
+from batos.image import kernels, server, zodb_patches
 from batos.image.kernels import KernelInfo, KernelTerms
 from batos.image.living_image import LivingImage
+from batos.image.ownership import Lease
+from batos.image.record_watch import log_changes
 from batos.image.storage import shown_uri
 from batos.objects import Root
 
@@ -109,6 +110,7 @@ class Membership:
         self._image: LivingImage
         self._presence: Presence
         self._turn: SessionTurn | None = None
+        self._replays: SessionTurn | None = None
         self._silence = Silence(lease_s)
         self._known: list[KernelInfo] = []
         self._facts: dict[str, Any] = {}
@@ -128,6 +130,25 @@ class Membership:
     def leads(self) -> bool:
         """Return True while this kernel leads, as far as it knows: a write of the leader's has to ask the image."""
         return self.term > 0
+
+    def require_lead(self, doing: str) -> None:
+        """Go on only if this kernel leads.
+
+        :param doing: the request in words, as in "curate the memory".
+        :raises LedElsewhere: if another kernel leads; it has the name and the address of that one.
+        :raises Busy: while no kernel leads.
+        """
+        if self.leads:
+            return
+        leader = next((one for one in self.others() if one.leads), None)
+        if leader is None:
+            raise Busy(f"only the kernel that leads can {doing}, and none leads now; try again in some seconds")
+        at = f" at {leader.endpoint}" if leader.endpoint else ""
+        raise LedElsewhere(
+            f"only the kernel that leads can {doing}, and that is {leader.name}{at}; ask there (option --connect)",
+            kernel=leader.name,
+            endpoint=leader.endpoint,
+        )
 
     def others(self) -> list[KernelInfo]:
         """Return the other kernels that are not gone, as of the last look."""
@@ -177,6 +198,8 @@ class Membership:
         self._image, self._presence = image, presence_of(image)
         if (adapter := server.postgres_of(image.db.storage)) is not None:
             image.committer.turn = self._turn = SessionTurn(adapter, self.lease_s)
+            self._replays = SessionTurn(adapter, self.lease_s, REPLAYS)
+            image.replay_turn = self._replays.held
         beats: dict[str, int] = {}
         while True:
             try:
@@ -247,14 +270,13 @@ class Membership:
         if self._left or not self.name:
             return
         self._left, self.term = True, 0
-        if self._turn is not None:
-            self._turn.needed = False
+        self._take_turns(False)
         try:
             await self._image.system(kernels.leave, self.name)
         finally:
             await self._presence.release()  # its name stays: what is committed yet must not pass for that of a daemon alone
-            if self._turn is not None:  # the group of that commit was the last that took a turn
-                await asyncio.to_thread(self._turn.close)
+            for turn in filter(None, (self._turn, self._replays)):  # the group of that commit was the last that took one
+                await asyncio.to_thread(turn.close)
 
     async def drain(self) -> None:
         """Take up no missions and no lead from now on, and give the lead up."""
@@ -267,15 +289,18 @@ class Membership:
     async def _beat_again(self) -> None:
         """Give signs of life, whatever a look waits for."""
         while True:
+            begun = Lease.now()
             try:
                 await self._presence.beat()
+                self._image.lease.renew(begun, self.lease_s)
             except Exception as e:  # the looks tell of a server that is away
                 log.debug("sign_not_given", error=repr(e)[:300])
             await asyncio.sleep(self.lease_s / _BEATS)
 
     async def _look_again(self) -> None:
-        tm = TransactionManager(explicit=True)
+        tm = zodb_patches.Transactions()
         connection = self._image.db.open(transaction_manager=tm)
+        log_changes(connection)
         try:
             while True:
                 try:
@@ -292,8 +317,7 @@ class Membership:
                     self._away = repr(e)
                 await asyncio.sleep(self.look_s)
         finally:
-            with contextlib.suppress(NoTransaction):
-                tm.abort()
+            tm.abort()
             connection.close()
 
     async def _look(self, tm: TransactionManager, connection: Any) -> None:
@@ -302,8 +326,7 @@ class Membership:
             tm.begin()
             root = connection.root()
             self._known = kernels.listed(root)
-            if self._turn is not None:
-                self._turn.needed = bool(self.others())
+            self._take_turns(bool(self.others()))
             gone = kernels.is_gone(root, self.name)
             leader, term = kernels.lead_of(root)
             for look in [] if gone else list(self._looks):
@@ -312,8 +335,7 @@ class Membership:
                 except Exception as e:
                     log.exception("look_failed", look=getattr(look, "__qualname__", repr(look)), error=repr(e))
         finally:
-            with contextlib.suppress(NoTransaction):
-                tm.abort()
+            tm.abort()
         if gone:
             await self._stand_down()
             return
@@ -330,6 +352,30 @@ class Membership:
             await self._image.system(kernels.hand_over, self.name)
         elif not (self._resigned or leader in {one.name for one in self._known if not one.gone} or self._others_lead_better()):
             self._set_term(await self._image.system(kernels.take_lead, self.name))
+
+    def _take_turns(self, needed: bool) -> None:
+        for turn in filter(None, (self._turn, self._replays)):
+            turn.needed = needed
+
+    @property
+    def turn(self) -> SessionTurn | None:
+        """Return the turn in which the groups of kernels commit; None where the server needs none."""
+        return self._turn
+
+    @property
+    def presence(self) -> Presence:
+        """Return what gives this kernel's signs of life, and reads those of the others."""
+        return self._presence
+
+    @property
+    def away(self) -> str:
+        """Return why the server of the image does not answer; empty while it does."""
+        return self._away
+
+    @property
+    def silence(self) -> Silence:
+        """Return what this kernel knows of the signs of life of the others."""
+        return self._silence
 
     def _others_lead_better(self) -> bool:
         """Return True if this kernel has been unfit for a lease, and another one that gives signs of life is not."""

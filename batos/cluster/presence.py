@@ -42,7 +42,7 @@ class Silence:
     """Judgement of one observer: who has been silent too long."""
 
     def __init__(self, lease_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lease_s, self._clock = lease_s, clock
+        self.lease_s, self._clock = lease_s, clock
         self._looked = clock()
         self.heard: set[str] = set()
         """Names of those that have given a sign of life since this observer looks."""
@@ -50,9 +50,9 @@ class Silence:
 
     def restart(self) -> None:
         """Begin anew: what was seen so far says nothing, since this observer was away itself."""
-        self._since = self._clock()
+        self.since = self._clock()
         self._beats: dict[str, tuple[int, float]] = {}
-        self._held: set[str] = set()
+        self.held: set[str] = set()
         self._free: dict[str, int] = {}
 
     def look(self, signs: dict[str, Sign]) -> list[str]:
@@ -61,12 +61,12 @@ class Silence:
         :param signs: signs of the kernels that are not gone, by name.
         """
         now = self._clock()
-        if now - self._looked > self._lease_s / 2:  # it stood still itself
+        if now - self._looked > self.lease_s / 2:  # it stood still itself
             self.restart()
         self._looked = now
         for gone in [name for name in self._beats if name not in signs]:
             del self._beats[gone]
-            self._held.discard(gone)
+            self.held.discard(gone)
             self._free.pop(gone, None)
         return [name for name, sign in signs.items() if self._is_silent(name, sign, now)]
 
@@ -79,14 +79,14 @@ class Silence:
             self._beats[name] = sign.beat, now
         if sign.held:
             self.heard.add(name)
-            self._held.add(name)
+            self.held.add(name)
             self._free.pop(name, None)
-        elif sign.held is False and name in self._held and now - self._since > self._lease_s:
+        elif sign.held is False and name in self.held and now - self.since > self.lease_s:
             # Before, a restart of the server may have freed all locks at once.
             self._free[name] = self._free.get(name, 0) + 1
             if self._free[name] >= FREE_LOOKS:
                 return True
-        return now - since > self._lease_s
+        return now - since > self.lease_s
 
 
 class Presence(Protocol):
@@ -165,8 +165,12 @@ class SessionPresence:
 
     async def release(self) -> None:
         """See `Presence`."""
-        await self._in_thread(self._close)
+        await self.disconnect()
         self._thread.shutdown(wait=False)
+
+    async def disconnect(self) -> None:
+        """End the session with the server, and with it the lock. The next sign of life begins another one."""
+        await self._in_thread(self._close)
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)

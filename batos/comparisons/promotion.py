@@ -36,7 +36,7 @@ async def promote(
 
     :param window: returns the part of a brief that is analysed (`Router.window`).
     :param note: why, in the user's words.
-    :param anyway: True: also where the verdict is not that it is better, or what there is was changed since.
+    :param anyway: True: also where pairs are not judged yet, the verdict is not that it is better, or what there is was changed since.
     :raises InvalidInput: saying why not.
     """
     plan = image.read(_planned, id, anyway)
@@ -108,6 +108,16 @@ def _planned(root: Root, id: str, anyway: bool) -> _Plan:
     plan = _Plan(id, made, spec["words"], figured["verdict"], figured["why"], figured["wins"], won, int(told["promoted"]))
     if plan.promoted:
         return plan
+    if not anyway and (open_ones := found["unjudged"]):
+        raise InvalidInput(
+            f"of comparison {id!r} {open_ones} of {found['done']} pairs are not judged yet; `batos compare --resume {id}` judges them, "
+            "--anyway promotes by those that are judged"
+        )
+    if not anyway and told["state"] in (records.WAITING, records.RUNNING) and found["done"] < found["pairs"]:
+        raise InvalidInput(
+            f"comparison {id!r} is under way: {found['done']} of {found['pairs']} pairs are thought through; wait for it "
+            f"(`batos compare --show {id}`), or --anyway promotes by those"
+        )
     if not anyway and plan.verdict != figures.BETTER:
         raise InvalidInput(f"comparison {id!r} does not say that the variant is better: {plan.why}; --anyway makes it so all the same")
     if not anyway and variant.standing(root, made) != spec["standing"]:

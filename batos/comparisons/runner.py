@@ -83,7 +83,7 @@ class CompareRunner:
         :param models: names of the models that are there.
         :param quiet: returns when no user's mission needs the system.
         """
-        self._image, self._inference, self._settings, self._staging = image, inference, settings, staging
+        self._image, self._inference, self._settings, self.staging = image, inference, settings, staging
         self._models, self._quiet = models, quiet
         self._limits = CompareLimits.of(settings)
         self._waiting: deque[str] = deque()
@@ -248,7 +248,7 @@ class CompareRunner:
             raise _Halted(records.FAILED, f"{both} was changed since this comparison began; begin another one")
         purse = self._purse(id, spec)
         cache = ImageLimits.of(self._settings).cache
-        async with two_stages(self._image, self._inference, self._staging, cache) as (base, other):
+        async with two_stages(self._image, self._inference, self.staging, cache) as (base, other):
             async with other.image.unit() as unit:
                 variant.apply(unit.root, made)
             services = replace(other.services, terms=variant.terms_with(other.services.terms, made.settings))

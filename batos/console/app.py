@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, comparisons, doors, inspection, login, missions, schedules, stepping, tools
+from batos.console import changes, comparisons, doors, inspection, login, missions, notices, schedules, stepping, tools
 from batos.console.access import Access, ConsoleLimits, Sessions
 from batos.console.api_client import Asker
 from batos.console.live_events import Feed
@@ -32,6 +32,7 @@ from batos.errors import (
     UnknownComparison,
     UnknownMission,
     UnknownPersona,
+    UnknownPicture,
     UnknownSession,
     UnknownTarget,
     UnknownTool,
@@ -58,6 +59,8 @@ GET: dict[str, Page] = {
     "/tools": tools.overview,
     "/schedules": schedules.overview,
     "/schedule": schedules.one,
+    "/notices": notices.overview,
+    "/notice": notices.one,
     "/doors": doors.overview,
     "/compare": comparisons.overview,
     "/compare/plan": comparisons.plan,
@@ -66,6 +69,7 @@ GET: dict[str, Page] = {
     "/steps": stepping.overview,
     "/step": stepping.page,
     "/step/continue": stepping.preview,
+    "/image": missions.image,
     "/login": login.ask_token,
 }
 POST: dict[str, Page] = {
@@ -85,6 +89,10 @@ POST: dict[str, Page] = {
     "/schedule/resume": schedules.resume,
     "/schedule/run": schedules.run,
     "/schedule/remove": schedules.remove,
+    "/notice/test": notices.test,
+    "/notice/pause": notices.pause,
+    "/notice/resume": notices.resume,
+    "/notice/remove": notices.remove,
     "/compare/start": comparisons.start,
     "/compare/judge": comparisons.judged,
     "/compare/stop": comparisons.stop,
@@ -103,6 +111,7 @@ POST: dict[str, Page] = {
 }
 STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownMission, 404),
+    (UnknownPicture, 404),
     (UnknownTarget, 404),
     (UnknownPersona, 404),
     (UnknownChange, 404),

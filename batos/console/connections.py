@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_STRANGERS = 256  # connections that are not admitted; one more cuts off the oldest
+STRANGERS = 256  # connections that are not admitted; one more cuts off the oldest
 _ARRIVALS = 64  # connections accepted at once, before they are served: fewer than strangers, so that none is cut off before its request
 _TICK_S = 1.0  # seconds between two ticks of the server's clock, which dates its answers
 
@@ -170,7 +170,7 @@ def web_config(app: ASGIApp, *, request_s: float, seats: int, clients: int, ling
     :param clients: most connections with the token.
     :param linger_s: seconds that answers under way have at the end.
     """
-    places = ConnectionSlots(_STRANGERS, seats, clients)
+    places = ConnectionSlots(STRANGERS, seats, clients)
     return uvicorn.Config(
         app,
         loop="none",

@@ -38,7 +38,7 @@ class Feed:
         self._touched = asyncio.Event()
         self._pages: dict[Heard, str] = {}  # page: its session
         self._followers: dict[Heard, Rows] = {}  # page: the rows that it received last
-        self._reader: asyncio.Task[None] | None = None
+        self.reader: asyncio.Task[None] | None = None
         self._closed = False
 
     def touch(self, event: Reply) -> None:
@@ -60,8 +60,8 @@ class Feed:
         """Tell a page of the rows, and of those that change."""
         self._followers[page] = {}
         self._touched.set()
-        if self._reader is None:
-            self._reader = asyncio.create_task(self._read(), name="console feed")
+        if self.reader is None:
+            self.reader = asyncio.create_task(self._read(), name="console feed")
 
     def shut(self, page: Heard) -> None:
         """Close a live page."""
@@ -69,9 +69,9 @@ class Feed:
         self._gone(page)
         self._pages.pop(page, None)
         self._followers.pop(page, None)
-        if not self._followers and self._reader is not None:
-            self._reader.cancel()
-            self._reader = None
+        if not self._followers and self.reader is not None:
+            self.reader.cancel()
+            self.reader = None
 
     async def shut_ended(self, is_open: Callable[[str], bool]) -> None:
         """Close the pages of sessions that have ended.

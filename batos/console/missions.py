@@ -6,6 +6,7 @@ shows missions that follow one another, and a box for the next.
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from typing import Any
@@ -23,6 +24,8 @@ from batos.errors import InvalidInput
 FINAL = ("COMPLETE", "FAILED")
 STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PROVISIONING", "PAUSED", *FINAL)
 WORDS_CHARS = 1000
+IMAGE_FORMATS = ("image/png", "image/jpeg", "image/webp")
+"""Formats of images that the console serves; none of them holds a script."""
 SAID = {
     "accepted": "The mission is accepted, and on disk.",
     "cancelled": "The mission was cancelled.",
@@ -224,6 +227,19 @@ def _newest(id: str, followers: dict[str, list[Reply]]) -> str:
     return id
 
 
+async def image(seat: PageContext, request: Request) -> Response:
+    """Return an image that was given to a mission, as what it was found to be when it was uploaded."""
+    named = {name: needed(request.query_params, name) for name in ("id", "digest")}
+    data, size = bytearray(), 1
+    while len(data) < size:
+        part = await seat.asker.ask("image", **named, offset=len(data))
+        size = part["bytes"]
+        data += base64.b64decode(part["data"])
+    if part["format"] not in IMAGE_FORMATS:
+        raise InvalidInput(f"the image is {part['format']}, which the console does not show")
+    return Response(bytes(data), media_type=part["format"], headers={"Content-Disposition": "inline"})
+
+
 async def _path(seat: PageContext, id: str) -> list[Reply]:
     """Return the states of a mission and of those before it, the oldest first."""
     path: list[Reply] = []
@@ -249,6 +265,7 @@ def _turn(status: Reply, followers: dict[str, list[Reply]], path: list[Reply]) -
         "value": value,
         "citations": result.get("citations"),
         "quoted": bool(result.get("quoted")),
+        "by_rule": bool(result.get("by_rule")),
         "told": told,
         "others": others,
     }

@@ -27,6 +27,7 @@ from batos.console.api_client import Asker
 from batos.console.live_events import Feed
 from batos.errors import InvalidInput, MessageTooLarge
 from batos.schedules.times import shown_time
+from batos.wire.fields import left_out_words
 
 _KIND = "application/x-www-form-urlencoded"
 
@@ -118,6 +119,7 @@ class Views:
             "number": number,
             "word": lambda state: _WORDS.get(state, state.lower()),
             "facet": facet,
+            "left_out": lambda counts: (words := left_out_words(counts))[:1].upper() + words[1:],
             "clock": shown_time,
             "json": lambda value: json.dumps(value, ensure_ascii=False, indent=1),
         }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos.console")
 
-_REQUESTS = 64  # connections of signed-in browsers, without live pages; a request on one more is answered 503
+REQUESTS = 64  # connections of signed-in browsers, without live pages; a request on one more is answered 503
 _NEEDED = "jinja2"
 
 Listen = Callable[[str, Callable[[dict[str, Any]], None]], Callable[[], None]]
@@ -65,7 +65,7 @@ class ConsolePages:
     @property
     def seats(self) -> int:
         """Return how many connections of signed-in browsers there may be."""
-        return self._limits.pages + _REQUESTS
+        return self._limits.pages + REQUESTS
 
     @property
     def request_s(self) -> float:

@@ -48,27 +48,28 @@ __all__ = [
 
 async def examine(settings: Settings) -> list[Check]:
     """Run all checks, in the order in which a start needs their things."""
-    checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings), _guarded("files", partial(files, settings))]
+    checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings), guarded_check("files", partial(files, settings))]
     daemon = {endpoint: await info_at(endpoint, settings) for endpoint in settings.endpoints}
     running = any(daemon.values())
     checks += [
-        _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.wire.secret_key))) for address, info in daemon.items()
+        guarded_check("endpoint", partial(endpoint, address, info, guarded=bool(settings.wire.secret_key)))
+        for address, info in daemon.items()
     ]
     info = next(filter(None, daemon.values()), None)
     served = str(((info or {}).get("image") or {}).get("uri") or "")
-    checks.append(_guarded("image", partial(image, settings, running, served)))
+    checks.append(guarded_check("image", partial(image, settings, running, served)))
     checks += await asyncio.to_thread(served_image, settings)
     checks += await ollama(settings, info)
     checks += [*others(settings), embedder(settings), training()]
     if answering := next((address for address, told in daemon.items() if told), None):
         checks += await connections(settings, answering)
         checks += await kernels(settings, answering)
-    checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
+    checks.append(await asyncio.to_thread(guarded_check, "sandbox", sandbox))
     checks.append(walls())
     return checks
 
 
-def _guarded(name: str, check: Callable[[], Check]) -> Check:
+def guarded_check(name: str, check: Callable[[], Check]) -> Check:
     """Run a check; turn an unforeseen error into a finding, so that the other checks go on."""
     try:
         return check()

@@ -53,7 +53,14 @@ def _channels(told: dict[str, Any]) -> list[Check]:
             waits = f", {one['waiting']} wait" if one["waiting"] else ""
             found.append(Check("notices", "ok", f"{one['name']}: {one['way']}{', paused' if one['paused'] else ''}{waits}"))
     if told["untold"]:
-        found.append(Check("notices", "warn", f"{told['untold']} messages were not told for sure", "`batos notices log` shows them"))
+        found.append(
+            Check(
+                "notices",
+                "warn",
+                f"{told['untold']} messages were not told for sure",
+                "`batos notices log` shows them, and `batos notices settle` says that you have seen them",
+            )
+        )
     return found
 
 

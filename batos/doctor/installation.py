@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from batos import config
-from batos.config import MIB, Settings
+from batos.config import MIB, Settings, local_endpoint
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ConfigError, EndpointError, ImageError
 
@@ -170,7 +170,7 @@ def training() -> Check:
     """
     missing = [name for name in TRAINING if version_of(name) is None]
     if not missing:
-        return _room_for_training(_available())
+        return _room_for_training(available_bytes())
     remedy = "run `make training`, or `pip install 'batos[training]'`"
     if "torch" in missing:
         return Check("training", "ok", f"not installed, and needed by `batos train` only: {remedy}")
@@ -185,7 +185,7 @@ def _room_for_training(available: int | None) -> Check:
     return Check("training", "warn", f"{found}, {gib(available)} are free", remedy)
 
 
-def _available() -> int | None:
+def available_bytes() -> int | None:
     """Return the bytes of memory that a process may have without swapping; None if the kernel does not say."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
@@ -283,6 +283,8 @@ def endpoint(address: str, info: dict[str, Any] | None, *, guarded: bool = False
         return Check("endpoint", "fail", e.message, "listen at an ipc:// path or tcp://127.0.0.1:PORT")
     if bound.startswith("ipc://"):
         folder = Path(bound.removeprefix("ipc://")).parent
+        if bound == local_endpoint():  # its folder is made at the first start
+            folder = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not bound.startswith("ipc://@") and not os.access(folder, os.W_OK):
             return Check("endpoint", "fail", f"{address}: {folder} cannot be written", "name a path in a folder of yours")
         return Check("endpoint", "ok", f"{address}: free")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from batos.console.api_client import Reply
 from batos.errors import BatosError
+from batos.wire.fields import left_out_words
 
 FINAL = ("COMPLETE", "FAILED")
 """States in which a mission has ended."""
@@ -98,9 +99,12 @@ class AnswerText:
         return [AnswerPart("text", _ANEW)] if told else []
 
     def _result(self, event: Reply) -> list[AnswerPart]:
+        told: list[AnswerPart] = []
         if event["state"] == "COMPLETE":
             result = event.get("result") or {}
-            parts = self._ended(text_of(result, self._schema), result.get("usage") or {}, result.get("citations") or ())
+            if left := result.get("left_out"):
+                told = [AnswerPart("thought", f"{left_out_words(left)}\n")]
+            parts = told + self._ended(text_of(result, self._schema), result.get("usage") or {}, result.get("citations") or ())
             assert self.end is not None
             self.end = self.end._replace(cut=bool(result.get("cut")))
             return parts

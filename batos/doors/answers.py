@@ -21,6 +21,7 @@ from batos.doors.models import ModelNames
 from batos.doors.routes import INTERNAL, DoorServices, refusal
 from batos.doors.turns import ChatTurn, ChatWords, EarlierTurn, PlainReply, is_chore
 from batos.errors import BatosError, Busy, InvalidInput
+from batos.wire.fields import left_out_words
 
 log = structlog.get_logger("batos.doors")
 
@@ -107,8 +108,10 @@ class Answers:
                     schema=asked.schema,
                     options=asked.options,
                     deadline_s=self._limits.plain_s,
-                    on_text=lambda piece: parts.put_nowait(AnswerPart("text", piece)),
+                    on_text=(lambda piece: parts.put_nowait(AnswerPart("text", piece))) if asked.streams else None,
                 )
+                if reply.left_out:
+                    parts.put_nowait(AnswerPart("thought", f"{left_out_words(reply.left_out)}\n"))
                 parts.put_nowait(_answered(reply))
             except BatosError as e:
                 parts.put_nowait(Answered("", "", {}, error={"code": e.code, "message": e.message}))

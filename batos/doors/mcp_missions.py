@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 
 from batos.doors.turns import digest
 from batos.errors import Busy, InvalidInput, UnknownMission
+from batos.wire.fields import left_out_words
 
 Reply = dict[str, Any]
 STOPPED = "the daemon is stopping; the mission goes on at its next start: make the same call again, with the same key"
@@ -96,6 +97,10 @@ class MissionOutcome(BaseModel):
     citations: list[MissionSource] | None = None
     question: MissionQuestion | None = None
     unsure: str | None = Field(default=None, description="why the answer may not be one")
+    left_out: dict[str, int] | None = Field(
+        default=None,
+        description="characters that were not shown to the model, which reads less at a time, by what they are of",
+    )
     error: MissionError | None = None
 
     @classmethod
@@ -109,7 +114,7 @@ class MissionOutcome(BaseModel):
                 for one in result.get("citations") or ()
             ]
             told |= {"text": str(result.get("text") or ""), "value": result.get("value"), "citations": cited or None}
-            told |= {"persona": result.get("persona"), "unsure": result.get("unsure")}
+            told |= {"persona": result.get("persona"), "unsure": result.get("unsure"), "left_out": result.get("left_out")}
         elif reply["state"] == "FAILED":
             told["error"] = {"code": str((error or {}).get("code", "internal")), "message": str((error or {}).get("message", "it failed"))}
         elif (question := question_of(reply)) is not None:
@@ -130,6 +135,8 @@ class MissionOutcome(BaseModel):
         lines = [self.text or ("done" if self.value is None else json.dumps(self.value, ensure_ascii=False))]
         if self.unsure:
             lines.append(f"(It may not be an answer: {self.unsure})")
+        if self.left_out:
+            lines.append(f"({left_out_words(self.left_out)})")
         if self.citations:
             lines.append("\n".join(f"[{one.n}] {' - '.join(part for part in (one.title, one.source) if part)}" for one in self.citations))
         return "\n\n".join(lines)

@@ -96,6 +96,8 @@ class TurnMissions:
         brief = brief_of(turn, alone=link is None or more, chars=self._limits.conversation_chars)
         context = None if link is None else link.mission
         options = {"persona": turn.persona, "context": context, "schema": turn.schema, "images": images, "may_ask": self._may_ask or None}
+        if link is not None and not more:
+            options["instructions"] = turn.system.strip() or None
         watched = False
         try:
             await self._asker.tell(heard, "submit", id=id, brief=brief, watch=True, **options)

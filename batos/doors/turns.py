@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 _ASSISTANT, _USER = "assistant", "user"
@@ -42,6 +43,8 @@ class PlainReply(NamedTuple):
     cut: bool
     """True: it came to the greatest number of tokens"""
     thinking: str = ""
+    left_out: Mapping[str, int] = MappingProxyType({})
+    """Characters that the model did not read, since all was too long for it, by part."""
 
 
 class EmbeddedReply(NamedTuple):
@@ -76,7 +79,8 @@ class PlainModel(Protocol):
         deadline_s: float,
         on_text: Callable[[str], None] | None = None,
     ) -> PlainReply:
-        """Answer a conversation whose last message is the user's; `on_text` gets each piece as it is written.
+        """Answer a conversation whose last message is the user's; `on_text` gets each piece as it is written. Of one that is longer than
+        the model reads, parts are left out.
 
         :param model: an expert; None: the model that the personas are made of.
         :param options: of Ollama's names: `temperature`, `seed`, `top_p`, `num_predict`, `stop`.

@@ -12,7 +12,7 @@ from batos.guardian.guardian import PersistenceGuardian
 from batos.guardian.policy import DEFAULT, POLICIES, STRICT, Policy
 from batos.guardian.policy import policy_named as policy_named
 from batos.guardian.repair import Repaired, repair, selector_of
-from batos.guardian.rules.shape import A_SELECTOR, is_selector
+from batos.guardian.subject import A_SELECTOR, is_selector
 from batos.guardian.verdict import Contract, Finding, Verdict
 
 __all__ = [

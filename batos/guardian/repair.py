@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from batos.config import Settings
 from batos.guardian.allowlist import MODULES
-from batos.guardian.guardian import examine
 from batos.guardian.policy import DEFAULT, AuditLimits
 from batos.guardian.subject import AuditSubject, FunctionNode
 from batos.guardian.verdict import COVENANT_RULES
@@ -186,6 +185,8 @@ def _add_self(source: str, selector: str, limits: AuditLimits) -> str | None:
 
 def _add_imports(source: str, selector: str, limits: AuditLimits) -> str | None:
     """Add imports of allowed modules that the method uses and does not import."""
+    from batos.guardian.examination import examine  # late: it loads the rules
+
     method, _ = _only_method(source)
     if method is None:
         return None
@@ -215,6 +216,8 @@ def _with_first_lines(source: str, added: list[str]) -> str | None:
 
 def _add_covenant(source: str, selector: str, limits: AuditLimits) -> str | None:
     """Set the flag where the analysis misses it, if nothing else is wrong then."""
+    from batos.guardian.examination import examine  # late: it loads the rules
+
     text = source
     for _ in range(_ROUNDS):
         subject = examine(text, selector, DEFAULT, limits)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import keyword
 
 from batos.guardian.policy import AuditLimits, Policy, ReachableTool, ToolTable
 from batos.guardian.verdict import Finding, Severity
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+A_SELECTOR = "A selector is a public ASCII name: letters, digits and _, none of them _ first."
+
+
+def is_selector(name: str) -> bool:
+    """Return True if a method may have this name: a source with another name is never accepted."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 class AuditSubject:

@@ -3,6 +3,7 @@
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """
 
+from batos.image import tree_families  # isort: skip  # noqa: F401  # before anything imports BTrees
 from batos.image.answered_turns import AnsweredTurns, TurnTree
 from batos.image.blobs import Picture, Pictures
 from batos.image.effects import EffectIndex, RecordedEffect

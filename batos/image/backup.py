@@ -13,6 +13,7 @@ from __future__ import annotations
 import calendar
 import contextlib
 import errno
+import functools
 import io
 import os
 import pathlib
@@ -27,7 +28,6 @@ from typing import IO, Any, BinaryIO
 import ZODB
 from ZODB.FileStorage import FileStorage
 from ZODB.POSException import POSError
-from ZODB.scripts import repozo
 
 from batos import private_files
 from batos.concurrency import LoopTurns
@@ -95,7 +95,13 @@ def _opened(path: str, mode: str = "r") -> IO[Any]:
     return open(path, mode)
 
 
-vars(repozo)["open"] = _opened
+@functools.cache
+def _repozo() -> Any:
+    """Return repozo, which from then on opens files with `_opened`."""
+    from ZODB.scripts import repozo  # late: most daemons write no backup
+
+    vars(repozo)["open"] = _opened
+    return repozo
 
 
 @dataclass
@@ -138,7 +144,7 @@ def backup(
         old = set(place.iterdir())
         progress.begin("writing")
         with _without_blanks(place) as repository:
-            repozo.do_backup(_Options(repository, str(path), full=full, test_now=_next_second(place)))
+            _repozo().do_backup(_Options(repository, str(path), full=full, test_now=_next_second(place)))
         new = sorted(set(place.iterdir()) - old)
         try:
             for made in new:
@@ -147,7 +153,7 @@ def backup(
         except BaseException:
             _remove(new, place)
             raise
-    except (repozo.RepozoError, OSError) as e:
+    except (_repozo().RepozoError, OSError) as e:
         raise ImageError(f"no backup in {folder}: {_reason(e)}") from e
     data = next((file for file in new if file.suffix in (".fs", ".deltafs")), None)
     kind = "unchanged" if data is None else {".fs": "full", ".deltafs": "incremental"}[data.suffix]
@@ -165,7 +171,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress |
             raise ImageError(f"{taken} exists; a restore overwrites nothing: move it away, or name another folder with --data")
     if not folder.is_dir():
         raise ImageError(f"the folder {folder} does not exist; name the folder that `batos backup` wrote to")
-    if not any(file.suffix == ".dat" or repozo.is_data_file(file.name) for file in folder.iterdir()):
+    if not any(file.suffix == ".dat" or _repozo().is_data_file(file.name) for file in folder.iterdir()):
         raise ImageError(f"there is no backup in {folder}; name the folder that `batos backup` wrote to")
     try:
         target = private_files.folder(path.parent) / path.name
@@ -173,7 +179,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: UpkeepProgress |
             found = _examine(file, folder / BLOBS, blobs.folder_of(target))
             with identity.marked_copied(target, "a restored backup"):
                 _place(file, target)
-    except (repozo.RepozoError, OSError) as e:
+    except (_repozo().RepozoError, OSError) as e:
         raise ImageError(f"the backup in {folder} was not restored: {_reason(e)}") from e
     return found
 
@@ -186,11 +192,11 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: UpkeepProgre
         progress.begin("restoring", _newest_bytes(folder), growing_size(file))
         try:
             newest = max((name for name in _listed(folder) if (folder / name).exists()), default="9999")
-            repozo.do_recover(_Options(str(folder), output=str(file), date=newest.partition(".")[0]))
+            _repozo().do_recover(_Options(str(folder), output=str(file), date=newest.partition(".")[0]))
         except KeyError as e:
-            raise repozo.VerificationFail(f"the list of sums does not name {e}") from None
+            raise _repozo().VerificationFail(f"the list of sums does not name {e}") from None
         except ValueError as e:  # out of a line that is not of the form
-            raise repozo.VerificationFail(f"its list of sums ({folder}, *.dat) cannot be read: {e}") from None
+            raise _repozo().VerificationFail(f"its list of sums ({folder}, *.dat) cannot be read: {e}") from None
         file.with_name(file.name + ".index").unlink(missing_ok=True)  # opened without it, every transaction is read
         progress.begin("reading it through")
         yield file
@@ -214,14 +220,14 @@ def _sweep(folder: pathlib.Path) -> None:
             os.truncate(sums, whole.rfind(b"\n") + 1)
     listed = _listed(folder)
     for file in list(folder.iterdir()):
-        if repozo.is_data_file(file.name) and file.name not in listed:
+        if _repozo().is_data_file(file.name) and file.name not in listed:
             file.unlink()
             file.with_suffix(".index").unlink(missing_ok=True)
 
 
 def _newest_bytes(folder: pathlib.Path) -> int:
     """Return the size of the image in the newest backup: the last whole one and its increments."""
-    files = sorted(file for file in folder.iterdir() if repozo.is_data_file(file.name))
+    files = sorted(file for file in folder.iterdir() if _repozo().is_data_file(file.name))
     whole = max((number for number, file in enumerate(files) if file.suffix == ".fs"), default=0)
     return sum(size_of(file) for file in files[whole:])
 
@@ -251,10 +257,10 @@ def _place(file: pathlib.Path, path: pathlib.Path) -> None:
 def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes, progress: UpkeepProgress) -> dict[str, Any]:
     with _restored(folder, folder, progress) as file:
         if not _begins_with(path, file):
-            raise repozo.VerificationFail("what was written differs from the image; check the disk")
+            raise _repozo().VerificationFail("what was written differs from the image; check the disk")
         found = _examine(file, blobs.folder_of(path), folder / BLOBS)
         if bytes.fromhex(found["tid"]) < before:
-            raise repozo.VerificationFail(f"it ends at the transaction {found['tid']}, before {before.hex()}")
+            raise _repozo().VerificationFail(f"it ends at the transaction {found['tid']}, before {before.hex()}")
         return found
 
 
@@ -320,7 +326,7 @@ def _begins_with(path: pathlib.Path, file: pathlib.Path) -> bool:
 def _next_second(folder: pathlib.Path) -> tuple[int, ...]:
     """Return the time that names the next backup: now, or the second after the newest one. Repozo orders backups by it."""
     moment = time.time()
-    if newest := max((file.name[:19] for file in folder.iterdir() if repozo.is_data_file(file.name)), default=""):
+    if newest := max((file.name[:19] for file in folder.iterdir() if _repozo().is_data_file(file.name)), default=""):
         moment = max(moment, calendar.timegm(time.strptime(newest, "%Y-%m-%d-%H-%M-%S")) + 1)  # also after a clock was ahead, by years say
     return tuple(time.gmtime(moment)[:6])
 

@@ -143,18 +143,18 @@ class Backups:
         """Make backups as they come due. A folder that cannot be written is reported at once, not in the night when a
         backup is due."""
         if self.plan.every_s and (why := await asyncio.to_thread(hindrance, self._folder)):
-            self._failed(ImageError(why))
+            self.note_failure(ImageError(why))
         while True:
             try:
                 await self.look()
                 wait_s = self.due() - time.time()
                 if wait_s <= 0:
-                    await self._make()
+                    await self.make()
                     continue
             except Busy:
                 wait_s = BUSY_S
             except (ImageError, OSError) as e:
-                wait_s = self._failed(e)
+                wait_s = self.note_failure(e)
             await asyncio.sleep(min(wait_s, BACKUP_LOOK_S))
 
     def due(self) -> float:
@@ -181,7 +181,7 @@ class Backups:
             "error": self._error or None,
         }
 
-    async def _make(self) -> None:
+    async def make(self) -> None:
         """
         :raises Busy: while other upkeep is under way.
         :raises ImageError, OSError: if there is no good backup now.
@@ -197,7 +197,7 @@ class Backups:
         elif dropped := await asyncio.to_thread(self._drop):
             log.info("backups_dropped", folder=str(self._folder), sets=dropped)
 
-    def _failed(self, error: Exception) -> float:
+    def note_failure(self, error: Exception) -> float:
         """Note a failure; return the seconds until the next attempt."""
         self._failures, self._ever_failed, self._error = self._failures + 1, self._ever_failed + 1, str(error)
         self._not_before = time.monotonic() + self.plan.retry_s

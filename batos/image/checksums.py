@@ -18,7 +18,6 @@ from __future__ import annotations
 import io
 import pathlib
 import pickle
-import pickletools
 import struct
 import zlib
 from collections.abc import Iterable
@@ -98,16 +97,26 @@ def seal_of(extension: bytes) -> int | None:
     """
     if not extension:
         return None
+    seal = extension[len(_NOTHING) :] if extension.startswith(_NOTHING) else _behind_pickle(extension)
+    if seal and len(seal) != SEAL_BYTES:
+        raise Mismatch("its extension does not end with a seal")
+    return int(_SUM.unpack(seal)[0]) if seal else None
+
+
+def _behind_pickle(extension: bytes) -> bytes:
+    """Return what follows the pickle of an extension.
+
+    :raises Mismatch: if it does not begin with a pickle.
+    """
+    import pickletools  # late: images of several kernels and copies need it, other transactions have an empty extension
+
     stream = io.BytesIO(extension)
     try:
         for _operation in pickletools.genops(stream):
             pass
     except ValueError:
         raise Mismatch("its extension cannot be read") from None
-    seal = stream.read()
-    if seal and len(seal) != SEAL_BYTES:
-        raise Mismatch("its extension does not end with a seal")
-    return int(_SUM.unpack(seal)[0]) if seal else None
+    return stream.read()
 
 
 HEADER = struct.Struct(">8sQcHHH")  # id, length, status, lengths of user, description, extension

@@ -52,10 +52,10 @@ class _System:
 
 
 class _Commit:
-    __slots__ = ("failed", "future", "result", "tm")
+    __slots__ = ("failed", "future", "result", "tm", "written")
 
-    def __init__(self, tm: TransactionManager, future: asyncio.Future[Any]) -> None:
-        self.tm, self.future = tm, future
+    def __init__(self, tm: TransactionManager, future: asyncio.Future[Any], written: asyncio.Future[None]) -> None:
+        self.tm, self.future, self.written = tm, future, written
         self.result: Any = None
         self.failed: BaseException | None = None
 
@@ -72,10 +72,10 @@ class Committer:
         self._use = use or NoServer()
         self._on_server = not isinstance(self._use, NoServer)
         self._db, self._batch, self._on_failed = db, batch, on_failed
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._systems: collections.deque[_System] = collections.deque()
         self._commits: collections.deque[_Commit] = collections.deque()
-        self._deferred: collections.deque[_System] = collections.deque()
+        self.deferred: collections.deque[_System] = collections.deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._roused = False
         self._closing = self._ending = False
@@ -88,10 +88,10 @@ class Committer:
         self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
         self._away = ""  # why the server of the image does not answer
         self._left = _CLOSING_S  # seconds that all that waits for the server may still wait, once the daemon is stopped
-        self._tm = TransactionManager(explicit=True)
-        self._connection = db.open(transaction_manager=self._tm)
-        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
-        self._thread.start()
+        self._tm = zodb_patches.Transactions()
+        self.connection = db.open(transaction_manager=self._tm)
+        self.thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self.thread.start()
 
     # --- on the loop
 
@@ -102,23 +102,21 @@ class Committer:
         Cancelling the caller does not undo it.
         """
         self._check()
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = self.loop.create_future()
         self._systems.append(_System(function, args, mission, future))
         self._rouse()
-        result = await future  # a caller that is cancelled cancels the future; the work goes on
-        await asyncio.sleep(0)  # as many turns as `commit` takes: who committed first is told first
-        return result
+        return await future  # a caller that is cancelled cancels the future; the work goes on
 
     def defer(self, function: SystemFunction, *args: Any) -> None:
         """Run `function(root, *args)` with the next group that a caller waits for, or at close. Only for work that
         recovery can redo."""
-        self._deferred.append(_System(function, args, "", None))
-        if len(self._deferred) >= self._batch:
+        self.deferred.append(_System(function, args, "", None))
+        if len(self.deferred) >= self._batch:
             self.flush()
 
     def flush(self) -> None:
         """Commit the deferred work without waiting for another group."""
-        if self._deferred:  # only the thread takes from it: the deferred ride along with a group that does nothing else
+        if self.deferred:  # only the thread takes from it: the deferred ride along with a group that does nothing else
             self._systems.append(_System(_nothing, (), "", None))
             self._rouse()
 
@@ -129,21 +127,21 @@ class Committer:
         unit's connection, and then raises CancelledError: no task may touch a connection that is being committed.
         """
         self._check()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._commits.append(_Commit(tm, future))
+        future: asyncio.Future[Any] = self.loop.create_future()
+        written: asyncio.Future[None] = self.loop.create_future()  # no caller's cancellation reaches it
+        self._commits.append(_Commit(tm, future, written))
         self._rouse()
         try:
-            await asyncio.shield(future)
+            await future
         except asyncio.CancelledError:
-            await outlast(future)
-            future.exception()  # retrieved: the cancellation is what the caller hears of
+            await outlast(written)
             raise
 
     def _rouse(self) -> None:
         # At the end of the loop's turn: what the turn brings is one group, and the threads change places once for all of it.
         if not self._roused:
             self._roused = True
-            self._loop.call_soon(self._call_thread)
+            self.loop.call_soon(self._call_thread)
 
     def _call_thread(self) -> None:
         self._roused = False
@@ -181,8 +179,8 @@ class Committer:
         self.flush()
         self._closing = True
         self._wake.put(None)
-        while self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join)
+        while self.thread.is_alive():
+            await asyncio.to_thread(self.thread.join)
 
     # --- on the committer thread
 
@@ -196,7 +194,7 @@ class Committer:
                     group = [self._systems.popleft() for _ in range(min(len(self._systems), self._batch))]
                     commits = [self._commits.popleft() for _ in range(len(self._commits))]
                     if group:
-                        riding = [self._deferred.popleft() for _ in range(len(self._deferred))]
+                        riding = [self.deferred.popleft() for _ in range(len(self.deferred))]
                         self._group([*riding, *group])
                         done.extend(group)
                     for commit in commits:
@@ -205,14 +203,14 @@ class Committer:
                     self._sync(done)
                     if self._failure is not None or is_broken(self._db):
                         self._die(done)
-                        self._loop.call_soon_threadsafe(_settle, done)
+                        self.loop.call_soon_threadsafe(_settle, done)
                         return
-                    self._loop.call_soon_threadsafe(_settle, done)
+                    self.loop.call_soon_threadsafe(_settle, done)
                 # In this order: nothing is queued once `_closing` is set, and what was queued just before it has its wake-up.
                 if self._closing and not self._systems and not self._commits:
                     return
         finally:
-            self._connection.close()
+            self.connection.close()
 
     def _sync(self, done: list[_System | _Commit]) -> None:
         try:
@@ -243,7 +241,7 @@ class Committer:
             try:
                 with self.turn():
                     transaction = self._tm.begin()  # inside: where it fails, only abort() makes the next one possible
-                    root = self._connection.root()
+                    root = self.connection.root()
                     before = self._since()
                     for job in group:
                         job.result = job.function(root, *job.args)
@@ -311,7 +309,7 @@ class Committer:
 
     def _since(self) -> bytes:
         """Return the last transaction that the committer's connection knows: a commit that begins now is later."""
-        return zodb_patches.last_known(self._connection) if self._on_server else b""
+        return zodb_patches.last_known(self.connection) if self._on_server else b""
 
     def _came_through(self, away: ImageAway, mark: str, since: bytes) -> bool:
         """Wait until the server answers again; return True if the commit that it was lost in is in the image all the same.
@@ -374,7 +372,7 @@ class Committer:
         for job in done:
             if job.failed is not None:  # no caller may take the storage's own error for a commit that did not happen
                 job.failed = self._failure
-        self._loop.call_soon_threadsafe(self._refuse_all)
+        self.loop.call_soon_threadsafe(self._refuse_all)
 
     def _refuse_all(self) -> None:
         assert self._failure is not None
@@ -409,6 +407,8 @@ def _nothing(root: Root) -> None:
 
 def _settle(done: list[_System | _Commit]) -> None:
     for job in done:
+        if isinstance(job, _Commit) and not job.written.done():
+            job.written.set_result(None)
         if job.future is not None and not job.future.done():
             if job.failed is None:
                 job.future.set_result(job.result)

@@ -94,7 +94,7 @@ def go_on(
     facts = {"at": round(now, 3), "with": made or None, "note": note, "attempts": mission.attempts, "state": mission.state}
     if mission.state == ledger.FAILED:
         facts |= {"error": json.loads(mission.error), "finished": mission.finished}
-        _reopen(root, mission, now)
+        reopen(root, mission, now)
     ownership.claim(root, mission)
     mission.continued = ledger.compact([*_continued(mission), facts])
     if thought.answers or thought.amended:
@@ -110,7 +110,7 @@ def go_on(
     return ledger.describe(mission)
 
 
-def _reopen(root: Root, mission: UvmObject, now: float) -> None:
+def reopen(root: Root, mission: UvmObject, now: float) -> None:
     """Make a FAILED mission one that is to be attempted. Its attempts are counted anew, and so is a deadline of its own."""
     usage_totals.uncount(root, mission)
     if mission.deadline_s is not None:  # it counts from the acceptance, and has the time once more that it had since its last end

@@ -17,8 +17,8 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
-from batos.errors import InvalidInput, ToolFailed
-from batos.image import journal, ownership
+from batos.errors import InvalidInput, ToolFailed, ToolsTied
+from batos.image import journal, kernels, ownership
 
 INTENDED, DONE, FAILED, IN_DOUBT, SETTLED = "INTENDED", "DONE", "FAILED", "IN_DOUBT", "SETTLED"
 """States that are durable. SETTLED: its user said what became of it."""
@@ -30,6 +30,7 @@ HAPPENED, AGAIN, LEAVE = "happened", "again", "leave"
 SETTLEMENTS = (HAPPENED, AGAIN, LEAVE)
 _KEY_CHARS = 32
 NO_ARGUMENTS = "{}"
+_ACTED = "acted"  # key in the root
 
 
 class EffectRecord(NamedTuple):
@@ -130,10 +131,19 @@ def load(root: Any, mission: str) -> list[EffectRecord]:
     return [] if found is None else [effect.record for effect in journal.of(found).effects]
 
 
-def intend(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
+def intend(root: Any, mission: str, record: EffectRecord, known: Mapping[str, int] | None = None) -> EffectRecord:
     """System transaction: record that an effect that acts is about to leave; again, where an earlier try is to be repeated. Return the
-    record; one that has ended meanwhile, since its user settled it, stays as it is, and nothing may leave then."""
+    record; one that has ended meanwhile, since its user settled it, stays as it is, and nothing may leave then.
+
+    :param known: acts of each machine that the image must have (`acted`), and this one is counted with them; None: they are not counted.
+    :raises ToolsTied: if the image lacks one of them, since it was put back to an older state.
+    """
     _own(root, mission)
+    if known is not None:
+        if why := put_back(root, known):
+            raise ToolsTied(f"{record.tool} is not called: {why}")
+        counts, machine = root.setdefault(_ACTED, OOBTree()), kernels.host_of(kernels.me(root))
+        counts[machine] = counts.get(machine, 0) + 1
     held = _find(root, mission, record.key)
     if held is not None and held.record.state in ENDED:
         return held.record
@@ -150,6 +160,21 @@ def intend(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
     if record.target:
         index.targets[record.target] = serial
     return record
+
+
+def acted(root: Any) -> dict[str, int]:
+    """Return the number of acts that each machine intended on an image of a server; "" is a daemon that had it to itself."""
+    return dict(root.get(_ACTED) or {})
+
+
+def put_back(root: Any, known: Mapping[str, int]) -> str:
+    """Return why an image is not the one in which these acts were recorded; empty if it is."""
+    there = acted(root)
+    for machine, count in known.items():
+        if (left := count - there.get(machine, 0)) > 0:
+            of = f" of {machine}" if machine else ""
+            return f"the image was put back to a state before the last {left} acts{of}, so they could be done twice"
+    return ""
 
 
 def end(root: Any, mission: str, record: EffectRecord) -> EffectRecord:

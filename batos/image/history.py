@@ -50,7 +50,7 @@ def tid_of(db: ZODB.DB, moment: Moment) -> bytes:
     :raises InvalidInput: for a value that is not a valid moment.
     """
     try:
-        tid = bytes.fromhex(moment) if isinstance(moment, str) else _stamp(moment)
+        tid = bytes.fromhex(moment) if isinstance(moment, str) else stamp(moment)
     except (ValueError, OverflowError, OSError):  # the last, of nanoseconds: no year that the system knows
         tid = b""
     if len(tid) != 8:
@@ -103,7 +103,7 @@ def when(tid: bytes) -> str:
     return datetime.datetime.fromtimestamp(seconds_of(tid), datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _stamp(seconds: float) -> bytes:
+def stamp(seconds: float) -> bytes:
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     if moment.year > _LAST_YEAR:
         return b"\xff" * 8
@@ -157,7 +157,11 @@ def _no_object(part: str, target: str, holder: UvmObject) -> UnknownTarget:
     kinds = {Intent: "an intent", Method: "a method", Primitive: "a primitive"}
     instead = f": it is {kinds.get(type(holder._slots[part]), 'data')}" if part in holder._slots else nearest(part, names)
     there = f"there are: {', '.join(names)}" if names else "there are none"
-    if holder is holder._p_jar.root()["lobby"]._slots.get("tools"):
+    lobby = holder._p_jar.root()["lobby"]
+    tools = lobby._slots.get("tools")
+    if holder is lobby and isinstance(tools, UvmObject) and isinstance(tools._slots.get(part), UvmObject):
+        instead = f"; that connection is tools.{part}"
+    if holder is tools:
         there = f"`batos tools add {part or 'NAME'}` connects one; {there}"
     return UnknownTarget(f"no object {part!r} on the path {target!r}{instead}; {there}")
 

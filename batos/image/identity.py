@@ -9,6 +9,8 @@ A process that dies in between leaves what acts able to act, and what is suspend
 
 Where several kernels serve one image, each machine has an epoch of its own, in the image and in the file in its data folder. The first
 start on a further machine finds no file: it may not act before it is seen that another kernel which serves the same image does (`join`).
+
+The image of a server may be put back to an older state within one run of a daemon, where all epochs agree: see `ActMarks`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import json
 import os
 import pathlib
 import secrets
+import threading
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -36,6 +39,9 @@ RESUMED = "resumed"
 """Beginning of the reason why an effect of before a resume is in doubt."""
 _ENDING = ".epoch"
 _BY_MACHINE = "epochs"  # key in the root
+_SUSPENDED = "acts_suspended"  # key in the root
+_RESUMES = "acts_resumed"  # key in the root
+_files = threading.Lock()
 _NEVER = "never"
 """An epoch that no file names: an image found beside the file of another."""
 
@@ -64,6 +70,66 @@ class EpochFile(NamedTuple):
     """of this file, its device and path: a copy of it has others"""
     device: int = 0
     path: str = ""
+    acted: dict[str, int] = {}  # noqa: RUF012 - never changed
+    """acts of each machine that were seen in an image of a server (`batos.image.effects.acted`)"""
+    resumes: int = 0
+    """number of resumes of that image, as they were seen"""
+
+
+class ActMarks:
+    """Acts of each machine, as the file beside an image of a server knows them.
+
+    A server's own means may put its image back to a state of before its last acts. Within one run of a daemon the epochs agree then.
+    Each act is counted in the image as it is intended, and in this file before its first byte leaves. So an image that has fewer than the
+    file is an older one. Each kernel's file knows the acts of all, those of others as of its last look. Resumes are counted in both, too:
+    an image that was resumed since is taken as it is, since its user looked.
+    """
+
+    def __init__(self, image: LivingImage, file: pathlib.Path) -> None:
+        beside = read_file(file)
+        self._image, self._file = image, file
+        self._noting = asyncio.Lock()  # an earlier count must not be written after a later one
+        self.known: dict[str, int] = dict(beside.acted) if isinstance(beside, EpochFile) else {}
+        self._resumes = beside.resumes if isinstance(beside, EpochFile) else 0
+
+    def put_back(self, root: Any) -> str:
+        """Return why an image is an older one than the file knows; empty if it is not, or was resumed since."""
+        if (there := resumes(root)) < self._resumes:
+            return f"the image was put back to a state before its last {self._resumes - there} resumes, so acts could be done twice"
+        return effects.put_back(root, self.known) if there == self._resumes else ""
+
+    def are_of(self, root: Any) -> bool:
+        """Return True if the file knows the acts and the resumes of an image, and no others."""
+        return (self.known, self._resumes) == _acts(root)
+
+    def suspend(self, root: Any) -> None:
+        """System transaction: let no kernel act in an image that was put back to an older state, before its user resumes it."""
+        if _SUSPENDED not in root and (why := self.put_back(root)):
+            root[_SUSPENDED] = why
+
+    async def note(self) -> None:
+        """Keep the acts that the image has now in the file.
+
+        :raises OSError: if it cannot be written.
+        """
+        async with self._noting:
+            there, resumed = self._image.read(_acts)
+            if resumed > self._resumes:
+                await self._keep(there, resumed)
+            elif (merged := self.known | {machine: max(n, self.known.get(machine, 0)) for machine, n in there.items()}) != self.known:
+                await self._keep(merged, self._resumes)
+
+    async def forget(self) -> None:
+        """Take the image as it is for what was done, after its user looked.
+
+        :raises OSError: if the file cannot be written.
+        """
+        async with self._noting:
+            await self._keep(*self._image.read(_acts))
+
+    async def _keep(self, known: dict[str, int], resumed: int) -> None:
+        await asyncio.to_thread(_keep_acted, self._file, known, resumed)
+        self.known, self._resumes = known, resumed
 
 
 class ActingState(NamedTuple):
@@ -71,6 +137,8 @@ class ActingState(NamedTuple):
 
     identity: str
     suspended: str = ""
+    marks: ActMarks | None = None
+    """None for an image that no other server has"""
 
 
 def epoch_path(uri: str, data: pathlib.Path) -> pathlib.Path | None:
@@ -92,25 +160,41 @@ async def begin(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     known = image.read(identity_of)
     if file is None:
         if known is None:
-            known = await image.system(_keep_epoch, secrets.token_hex(16))
+            known = await image.system(keep_epoch, secrets.token_hex(16))
         return ActingState(known.id)
     beside = await asyncio.to_thread(read_file, file)
+    marks = None if file_path(image.uri) is not None else ActMarks(image, file)
     of = image.read(epochs)
     why = why_suspended(of, beside, file)
+    if not why and marks is not None and (why := image.read(suspension) or image.read(marks.put_back)):
+        await image.system(marks.suspend)
+        why = f"{why}; {RESUME}"
     if why and not beside and image.kernel:
         why = f"no kernel of this machine has acted for this image; it may once it hears of another kernel that does; else {RESUME}"
     if not why:
         try:
             mine = (beside.epoch, beside.next) if isinstance(beside, EpochFile) else ()
             known = await _renew(image, file, next((one for one in mine if one in of), ""))
+            if marks is not None:
+                await marks.note()
         except OSError as e:
             why = f"{file} cannot be written ({e.strerror or e}); make room or repair the folder, then restart"
-            known = known or await image.system(_keep_epoch, "")
+            known = known or await image.system(keep_epoch, "")
     if known is None:
-        known = await image.system(_keep_epoch, _NEVER)
+        known = await image.system(keep_epoch, _NEVER)
     if why:
         log.warning("tools_suspended", why=why)
-    return ActingState(known.id, why)
+    return ActingState(known.id, why, marks)
+
+
+def suspension(root: Any) -> str:
+    """Return why no kernel may act in an image; empty if they may."""
+    return str(root.get(_SUSPENDED, ""))
+
+
+def resumes(root: Any) -> int:
+    """Return how often the user of an image let it act again."""
+    return int(root.get(_RESUMES, 0))
 
 
 async def join(image: LivingImage, file: pathlib.Path | None) -> ActingState:
@@ -132,7 +216,7 @@ async def resume(image: LivingImage, file: pathlib.Path | None) -> ActingState:
     """
     new = secrets.token_hex(16)
     if file is not None:
-        await asyncio.to_thread(_write, file, EpochFile(new, new))
+        await asyncio.to_thread(_name_epoch, file, new, new)
     known = await image.system(_resume, new)
     log.info("tools_resumed", identity=known.id)
     return ActingState(known.id)
@@ -184,7 +268,7 @@ def marked_copied(image: pathlib.Path, origin: str) -> Iterator[None]:
     :param origin: in words: `a fork of …`.
     """
     file = image.with_name(image.name + _ENDING)
-    _write(file, EpochFile(copied=origin))
+    write_file(file, EpochFile(copied=origin))
     try:
         yield
     except BaseException:
@@ -213,8 +297,8 @@ def hand_over(known: ImageIdentity, file: pathlib.Path, copy: str, copy_file: pa
     :raises OSError: if a file cannot be written.
     """
     if file != copy_file:
-        _write(file, EpochFile(copied=_original(copy)))
-    _write(copy_file, EpochFile(known.epoch, known.epoch))
+        write_file(file, EpochFile(copied=_original(copy)))
+    write_file(copy_file, EpochFile(known.epoch, known.epoch))
 
 
 def mark_copied(file: pathlib.Path, origin: str) -> None:
@@ -223,7 +307,7 @@ def mark_copied(file: pathlib.Path, origin: str) -> None:
     :param origin: in words: `a copy of …`.
     :raises OSError: if the file cannot be written.
     """
-    _write(file, EpochFile(copied=origin))
+    write_file(file, EpochFile(copied=origin))
 
 
 def _original(copy: str) -> str:
@@ -249,13 +333,32 @@ def read_file(file: pathlib.Path) -> EpochFile | str:
 
 async def _renew(image: LivingImage, file: pathlib.Path, epoch: str) -> ImageIdentity:
     new = secrets.token_hex(16)
-    await asyncio.to_thread(_write, file, EpochFile(epoch, new))
-    known = await image.system(_keep_epoch, new)
-    await asyncio.to_thread(_write, file, EpochFile(new, new))
+    await asyncio.to_thread(_name_epoch, file, epoch, new)
+    known = await image.system(keep_epoch, new)
+    await asyncio.to_thread(_name_epoch, file, new, new)
     return known
 
 
-def _keep_epoch(root: Any, epoch: str) -> ImageIdentity:
+def _name_epoch(file: pathlib.Path, epoch: str, new: str) -> None:
+    with _files:
+        beside = read_file(file)
+        known = beside if isinstance(beside, EpochFile) else EpochFile()
+        write_file(file, EpochFile(epoch, new, acted=known.acted, resumes=known.resumes))
+
+
+def _keep_acted(file: pathlib.Path, acted: dict[str, int], resumed: int) -> None:
+    with _files:
+        beside = read_file(file)
+        if isinstance(beside, EpochFile):
+            write_file(file, beside._replace(acted=acted, resumes=resumed))
+
+
+def _acts(root: Any) -> tuple[dict[str, int], int]:
+    return effects.acted(root), resumes(root)
+
+
+def keep_epoch(root: Any, epoch: str) -> ImageIdentity:
+    """System transaction: keep the epoch of an image, or that of this machine where several kernels serve it. Return the identity."""
     known, machine = identity_of(root), kernels.host_of(kernels.me(root))
     if machine and known is not None and known.epoch:
         root.setdefault(_BY_MACHINE, OOBTree())[machine] = epoch
@@ -270,7 +373,10 @@ def _keep_epoch(root: Any, epoch: str) -> ImageIdentity:
 def _resume(root: Any, epoch: str) -> ImageIdentity:
     newest = root["ledger"].newest.mission
     effects.doubt_open(root, f"{RESUMED}: the image was copied, restored or replaced after it began")
-    new = _keep_epoch(root, epoch)._replace(asked_until=0 if newest is None else int(newest.number))
+    if _SUSPENDED in root:
+        del root[_SUSPENDED]
+    root[_RESUMES] = resumes(root) + 1
+    new = keep_epoch(root, epoch)._replace(asked_until=0 if newest is None else int(newest.number))
     root["identity"] = tuple(new)
     return new
 
@@ -284,8 +390,11 @@ def _is_at_home(beside: EpochFile, file: pathlib.Path) -> bool:
     return about.st_ino == beside.inode and (about.st_dev == beside.device or os.path.realpath(file) == beside.path)
 
 
-def _write(file: pathlib.Path, content: EpochFile) -> None:
-    """Write the file atomically, with the inode that it then has."""
+def write_file(file: pathlib.Path, content: EpochFile) -> None:
+    """Write the file beside an image: atomically, with the inode that it then has.
+
+    :raises OSError: if it cannot be written.
+    """
     part = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     private_files.make(file.parent)  # of an image on a server nothing has made it yet
     try:

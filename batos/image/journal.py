@@ -75,16 +75,40 @@ class JournalEntry(Persistent):
 
     def __getstate__(self) -> tuple[Any, ...]:
         fields = tuple(self.inference)
-        return *fields, _check(fields)
+        return *fields[:_TEXT], _packed(self.inference.text), *fields[_TEXT + 1 :], _check(fields)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         *fields, check = state
+        fields[_TEXT] = _unpacked(fields[_TEXT])
         self.inference = InferenceRecord(*fields)
         self._v_intact = check == _check(tuple(fields))
 
     def intact(self) -> bool:
         """Return True if the entry still is what was recorded."""
         return bool(self._v_intact)
+
+
+_TEXT = InferenceRecord._fields.index("text")
+_PACKED_FROM = 200  # characters of a text below which compression gains next to nothing
+
+
+def _packed(text: str) -> str | bytes:
+    """Return a text compressed if that makes it smaller. Many answers are prose, which takes a third less."""
+    if len(text) < _PACKED_FROM:
+        return text
+    plain = text.encode("utf-8", "surrogatepass")
+    packed = zlib.compress(plain, 6)
+    return packed if len(packed) < len(plain) else text
+
+
+def _unpacked(text: str | bytes) -> str:
+    """Return a text from its stored form; empty for one that cannot be read, which the entry's checksum shows."""
+    if isinstance(text, str):
+        return text
+    try:
+        return zlib.decompress(text).decode("utf-8", "surrogatepass")
+    except (zlib.error, UnicodeDecodeError):
+        return ""
 
 
 def _check(fields: tuple[Any, ...]) -> int:
@@ -111,14 +135,22 @@ class ModelCost(NamedTuple):
         )
 
 
+Shared = tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...]
+Approaches = tuple[tuple[bytes, tuple[str, ...]], ...]
+
+
 class Decision(Persistent):
-    """Decision which persona thinks a mission through, and why, as JSON. A record of its own: the journal's is
-    rewritten with each entry."""
+    """Decisions about a mission, made before it is thought about. A record of its own: the journal's is rewritten
+    with each entry."""
 
     __module__ = "batos.image"
+    nothing_on: tuple[bytes, ...] = ()
+    shared: Shared = ()
+    approaches: Approaches = ()
+    """See `Journal`, which has those of earlier versions."""
 
-    def __init__(self, route: str) -> None:
-        self.route = route
+    route: str | bytes | None = None
+    """Which persona thinks the mission through, and why, as JSON, compressed if it is long (`_packed`); None: not decided yet."""
 
 
 class Recalled(Persistent):
@@ -147,14 +179,16 @@ class Journal(Persistent):
     entries: tuple[JournalEntry, ...] = ()
     partials: tuple[tuple[Key, PartialText], ...] = ()
     decided: Decision | None = None
-    """Decision which persona thinks the mission through: made once, and durable no later than the first entry."""
+    """Decisions about the mission, such as which persona thinks it through: durable no later than the first entry that
+    follows from them."""
     recalled: tuple[Recalled, ...] = ()
     """Passages recalled for it, durable no later than the first inference that used them."""
     nothing_on: tuple[bytes, ...] = ()
-    """Marks of the questions for which the memory had nothing."""
-    shared: tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...] = ()
+    """Marks of the questions for which the memory had nothing. These three were written here by earlier versions:
+    see `Decision`, and `_decisions`."""
+    shared: Shared = ()
     """By the mark of a brief: the personas that it was split over, each with its part."""
-    approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    approaches: Approaches = ()
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.brief_analysis.Approach`."""
     choices: tuple[tuple[bytes, str], ...] = ()
     """By the mark of a brief and a round: the calls of tools that were chosen, as JSON (`batos.mind.tool_choice.ToolChoice`)."""
@@ -162,6 +196,9 @@ class Journal(Persistent):
     """Progress of providing the mission with a model that can do more than those here, as JSON (`batos.mind.model_needs`)."""
     room: int | None = None
     """Maximum characters of its prompts, set when the full prompt did not fit the context; None: no limit."""
+    told_before: tuple[int, int, str] | None = None
+    """Earlier turns in its prompts, as the fields of `batos.mind.prompts.ConversationRange`; None: it follows no mission, or a version that
+    did not record them began it."""
     nearness: tuple[tuple[bytes, float], ...] = ()
     """By the mark of an answer and its question: the cosine of their embeddings."""
     effects: tuple[Any, ...] = ()
@@ -197,6 +234,25 @@ def _writable(root: Root, mission: str) -> Journal:
     found = root["ledger"].missions[mission]
     ownership.own(root, found)
     return opened(found)
+
+
+def _decisions(journal: Journal) -> Decision:
+    """Return the decisions about a mission, for writing. Those that an earlier version wrote into the journal move
+    there."""
+    decided = journal.decided
+    if decided is None:
+        decided = journal.decided = Decision()
+    for name in ("nothing_on", "shared", "approaches"):
+        if found := getattr(journal, name):
+            setattr(decided, name, found + getattr(decided, name))
+            setattr(journal, name, ())
+    return decided
+
+
+def _decided(journal: Journal, name: str) -> tuple[Any, ...]:
+    """Return `nothing_on`, `shared` or `approaches` of a mission."""
+    found: tuple[Any, ...] = getattr(journal, name)
+    return found if journal.decided is None else found + getattr(journal.decided, name)
 
 
 def content_of(
@@ -257,16 +313,16 @@ def add(root: Root, mission: str, inference: InferenceRecord) -> None:
 
 def set_route(root: Root, mission: str, route: str) -> None:
     """Record which persona thinks a mission through; the first decision stays. A system transaction."""
-    journal = _writable(root, mission)
-    if journal.decided is None:
-        journal.decided = Decision(route)
+    decided = _decisions(_writable(root, mission))
+    if decided.route is None:
+        decided.route = _packed(route)
 
 
 def route_of(root: Root, mission: str) -> str | None:
     """Return the recorded decision as JSON; None if there is none."""
     found = root["ledger"].missions.get(mission)
     decided = None if found is None else of(found).decided
-    return None if decided is None else decided.route
+    return None if decided is None or decided.route is None else _unpacked(decided.route)
 
 
 def mark_of(text: str) -> bytes:
@@ -277,12 +333,12 @@ def mark_of(text: str) -> bytes:
 def add_recalled(root: Root, mission: str, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
     """Record what was recalled for a question, also if it was nothing; the first record stays. A system transaction."""
     journal, mark = _writable(root, mission), mark_of(question)
-    if mark in journal.nothing_on or any(known.question == question for known in journal.recalled):
+    if mark in _decided(journal, "nothing_on") or any(known.question == question for known in journal.recalled):
         return
     if chunks:
         journal.recalled += (Recalled(question, chunks, shown),)
     else:
-        journal.nothing_on += (mark,)
+        _decisions(journal).nothing_on += (mark,)
 
 
 def recalled_of(root: Root, mission: str) -> dict[str, Recalled]:
@@ -294,7 +350,7 @@ def recalled_of(root: Root, mission: str) -> dict[str, Recalled]:
 def nothing_on(root: Root, mission: str) -> frozenset[bytes]:
     """Return the marks of a mission's questions for which the memory had nothing."""
     found = root["ledger"].missions.get(mission)
-    return frozenset() if found is None else frozenset(of(found).nothing_on)
+    return frozenset() if found is None else frozenset(_decided(of(found), "nothing_on"))
 
 
 def forget_shown(journal: Journal) -> None:
@@ -306,28 +362,28 @@ def forget_shown(journal: Journal) -> None:
 
 def add_shared(root: Root, mission: str, mark: bytes, parts: tuple[tuple[str, str], ...]) -> None:
     """Record how a brief was split over personas; the first record stays. A system transaction."""
-    journal = _writable(root, mission)
-    if mark not in dict(journal.shared):
-        journal.shared += ((mark, parts),)
+    decided = _decisions(_writable(root, mission))
+    if mark not in dict(decided.shared):
+        decided.shared += ((mark, parts),)
 
 
 def shared_of(root: Root, mission: str) -> dict[bytes, tuple[tuple[str, str], ...]]:
     """Return how briefs were split over personas, by the marks of the briefs."""
     found = root["ledger"].missions.get(mission)
-    return {} if found is None else dict(of(found).shared)
+    return {} if found is None else dict(_decided(of(found), "shared"))
 
 
 def add_approach(root: Root, mission: str, mark: bytes, approach: tuple[str, ...]) -> None:
     """Record how a brief is thought about; the first record stays. A system transaction."""
-    journal = _writable(root, mission)
-    if mark not in dict(journal.approaches):
-        journal.approaches += ((mark, approach),)
+    decided = _decisions(_writable(root, mission))
+    if mark not in dict(decided.approaches):
+        decided.approaches += ((mark, approach),)
 
 
 def approaches_of(root: Root, mission: str) -> dict[bytes, tuple[Any, ...]]:
     """Return how briefs are thought about, by the marks of the briefs."""
     found = root["ledger"].missions.get(mission)
-    return {} if found is None else dict(of(found).approaches)
+    return {} if found is None else dict(_decided(of(found), "approaches"))
 
 
 def add_choice(root: Root, mission: str, mark: bytes, choice: str) -> None:
@@ -366,6 +422,19 @@ def room_of(root: Root, mission: str) -> int | None:
     """Return the maximum characters of a mission's prompts; None: no limit."""
     found = root["ledger"].missions.get(mission)
     return None if found is None else of(found).room
+
+
+def set_told_before(root: Root, mission: str, told: tuple[int, int, str]) -> None:
+    """Record which earlier turns a mission's prompts show; the first record stays. A system transaction."""
+    journal = _writable(root, mission)
+    if journal.told_before is None:
+        journal.told_before = told[0], told[1], told[2]
+
+
+def told_before_of(root: Root, mission: str) -> tuple[int, int, str] | None:
+    """Return which earlier turns a mission's prompts show; None if that is not recorded."""
+    found = root["ledger"].missions.get(mission)
+    return None if found is None else of(found).told_before
 
 
 def add_nearness(root: Root, mission: str, mark: bytes, cosine: float) -> None:
@@ -435,12 +504,14 @@ def merged(rows: Iterable[ModelCost]) -> list[ModelCost]:
 def drop_texts(journal: Journal) -> bool:
     """Keep the cost of the inferences and drop the rest; return True if there was anything to drop. Part of a system
     transaction."""
-    if not (journal.entries or journal.partials or journal.recalled or journal.shared):
+    if not (_decided(journal, "shared") or journal.entries or journal.partials or journal.recalled):  # the first: damage shows here
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
     journal.withdrawn = ()
-    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared = (), (), (), (), ()
-    journal.approaches, journal.choices = (), ()
+    journal.entries, journal.partials, journal.recalled, journal.choices = (), (), (), ()
+    journal.nothing_on, journal.shared, journal.approaches = (), (), ()
+    if (decided := journal.decided) is not None:
+        decided.nothing_on, decided.shared, decided.approaches = (), (), ()
     return True
 
 

@@ -108,11 +108,10 @@ _NEAR = 50  # ids that are looked at for one that was meant
 
 
 class MissionTree(OOBTree):
-    """Missions by id. Small leaves: an accept rewrites one, and ids come in random order."""
+    """Missions by id. Small nodes: an accept rewrites a leaf, and each leaf that is split the node above it."""
 
     __module__ = "batos.image"
-    max_leaf_size = 16
-    max_internal_size = 32
+    max_leaf_size, max_internal_size = 8, 16
 
 
 class PendingSet(OOTreeSet):
@@ -161,6 +160,8 @@ class Costs(Persistent):
     """Number of the last mission whose journal retention has handled, or passed over."""
     passed_over: tuple[int, ...] = ()
     """Numbers of the missions up to it that retention has passed over."""
+    stepped: tuple[tuple[Any, ...], ...] = ()
+    """Cost of the inferences that sessions of stepping paid for and that are in no journal, by model."""
 
 
 class Newest(Persistent):
@@ -174,6 +175,12 @@ class Newest(Persistent):
 def ledger_of(root: Root) -> Ledger:
     """Return the ledger of an image."""
     return root["ledger"]  # type: ignore[no-any-return]
+
+
+def origin_of_mission(root: Root, id: str) -> str:
+    """Return the origin of a mission; empty for one of which at most a line is left."""
+    mission = ledger_of(root).missions.get(id)
+    return str(mission.origin) if mission is not None else ""
 
 
 def mission_of(root: Root, id: str) -> UvmObject:
@@ -512,6 +519,11 @@ def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | No
 
 
 # --- reads
+
+
+def continuations_of(mission: UvmObject) -> int:
+    """Return the number of times that the user let a mission go on after stepping into it."""
+    return len(json.loads(mission.continued)) if mission._slots.get("continued") else 0
 
 
 def unfinished(root: Root) -> list[UvmObject]:

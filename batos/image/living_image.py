@@ -29,13 +29,14 @@ from ZODB.utils import load_current, newTid, p64, u64
 
 from batos import scope
 from batos.config.limits import Limits, limit
-from batos.errors import BatosSignal, ImageFailed
+from batos.errors import BatosSignal, ImageAway, ImageFailed
 from batos.image import kernels, ledger, server, zodb_patches
 from batos.image.checksummed_storage import reading
 from batos.image.committer import Committer, SystemFunction, outlast
 from batos.image.fence import Fence
 from batos.image.ledger import Ledger
 from batos.image.mission_record import DEFAULTS
+from batos.image.ownership import Lease
 from batos.image.pack_lock import PackLock
 from batos.image.server import ExclusiveUse, NoServer
 from batos.image.storage import (
@@ -52,6 +53,25 @@ from batos.image.storage import (
 from batos.image.unit_of_work import CachedQuery, Idle, Unit, Views, snapshot, unit_of_work
 from batos.objects import Root, UvmObject
 from batos.objects import add_missing as add_missing
+
+AGAIN_S = 1.0
+"""Seconds before a part is run again that met a server that is away."""
+
+
+async def run_through_outages(run: Callable[[], Coroutine[Any, Any, None]], part: str) -> None:
+    """Run a part of the daemon until it ends; run it again where the server of the image could not be reached.
+
+    :param run: makes the coroutine of the part, which may be run again.
+    :param part: its name for the log.
+    """
+    while True:
+        try:
+            await run()
+            return
+        except ImageAway as e:
+            log.warning("part_waits_for_image", part=part, error=e.message, again_s=AGAIN_S)
+        await asyncio.sleep(AGAIN_S)
+
 
 VERSION = 1
 GenesisStep = Callable[[UvmObject], None]
@@ -107,7 +127,7 @@ T = TypeVar("T")
 class ImageLimits(Limits):
     """Limits of connections and commits of the image."""
 
-    cache: int = limit(2000, ge=100, le=1_000_000)
+    cache: int = limit(1000, ge=100, le=1_000_000)
     """Objects that one connection keeps loaded."""
     batch: int = limit(512, ge=1, le=100_000)
     """System transactions in one group commit."""
@@ -128,12 +148,18 @@ class LivingImage:
         :param use: the daemon's exclusive use of the image, released with it.
         """
         self.uri, self.db, self.committer = uri, db, committer
-        self._use = use or NoServer()
-        self._idle: Idle = collections.deque()
+        self.lease = Lease()
+        """Of this kernel; it never ends where one daemon has the image to itself."""
+        self.use = use or NoServer()
+        """The daemon's exclusive use of the image on its server."""
+        self.idle: Idle = collections.deque()
+        """Connections that no unit of work holds now."""
         self._views: Views = set()
         self._kept: list[CachedQuery[Any]] = []
         self.reach = PackLock(db)
         """Lock of a pack, and of a task that brings back objects out of reach."""
+        self.replay_turn: Callable[[], contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext
+        """Holds back a replay until other kernels have made theirs; set where this kernel is registered."""
 
     @classmethod
     async def open(
@@ -225,7 +251,7 @@ class LivingImage:
         :raises LeadLost: out of its entry, inside a fence, if the lead is not held any more.
         """
         fence = self._fence()
-        return unit_of_work(self._idle, self._views, self.db, self.committer, None if fence is None else fence.check)
+        return unit_of_work(self.idle, self._views, self.db, self.committer, None if fence is None else fence.check)
 
     def _fence(self) -> Fence | None:
         fence: Fence | None = scope.current().lead
@@ -236,9 +262,16 @@ class LivingImage:
         return snapshot(self.db, at=at, views=self._views)
 
     def read(self, function: Callable[..., T], *args: Any) -> T:
-        """Return `function(root, *args)` on a snapshot."""
-        with self.snapshot() as root:
-            return function(root, *args)
+        """Return `function(root, *args)` on a snapshot.
+
+        :raises ImageAway: if the server of the image cannot be reached.
+        """
+        try:
+            with self.snapshot() as root:
+                return function(root, *args)
+        except Exception as e:
+            server.raise_if_away(e)
+            raise
 
     def kept(self, function: Callable[[Any], T]) -> Callable[[], T]:
         """Return a cached query of `function(root)` for the loop's thread: it reads again only after what it read has
@@ -279,11 +312,11 @@ class LivingImage:
     async def close(self) -> None:
         """Commit what is queued, then close the storage."""
         await self.committer.close()
-        for _, connection in self._idle:
+        for _, connection in self.idle:
             connection.close()
         for kept in self._kept:
             kept.close()
-        await asyncio.to_thread(self._use.release)
+        await asyncio.to_thread(self.use.release)
         self.db.close()
 
 

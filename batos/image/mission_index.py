@@ -356,10 +356,10 @@ def _shortened(text: str, size: int) -> str:
 
 
 class EndedTree(LOBTree):
-    """Number -> mission that has ended. Small leaves: the last one is rewritten whenever a mission ends."""
+    """Number -> mission that has ended. Small nodes: the last leaf is rewritten whenever a mission ends."""
 
     __module__ = "batos.image"
-    max_leaf_size, max_internal_size = 32, 64
+    max_leaf_size, max_internal_size = 8, 16
 
 
 class Ended(Persistent):

@@ -16,6 +16,8 @@ from batos.image.mission_index import FAILED, FINAL, Line
 from batos.objects import UvmObject
 
 ACCEPTED = "ACCEPTED"
+BY_USER = frozenset({"client", "console"})
+"""Origins of missions whose briefs are the user's own words, as he says them."""
 FROM_OTHERS = frozenset({"hook", "folder"})
 """Origins of missions whose briefs hold text of others: they have read it from their first moment."""
 WITH_FILES = frozenset({"folder"})
@@ -25,7 +27,7 @@ DEFAULTS: Mapping[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0), "kernel": "", "cancelled": False,
-    "images": None, "connection": "", "continued": None, "mends": None,
+    "images": None, "connection": "", "continued": None, "mends": None, "instructions": "",
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only the slots that differ."""
@@ -91,6 +93,8 @@ class MissionRecord:
     """Time, request and number of missions of the undo that took it back; None while its effects are in the image."""
     images: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Pictures of the brief; one with `of` belongs to an earlier mission of the conversation."""
+    instructions: str = ""
+    """Words of a client on how to answer, which hold for its whole conversation; no part of the brief."""
     connection: str = ""
     """Connection of one machine that it needs: only a kernel of that machine goes on with it."""
     continued: list[dict[str, Any]] = dataclasses.field(default_factory=list)

@@ -25,7 +25,8 @@ USUAL = (FAILURE, QUESTION, DOUBT, SCHEDULE)
 """Facts that a channel tells where its user names none: those that wait for the user."""
 MOST_CHANNELS = 50
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
-_ORIGIN = re.compile(r"[a-z][a-z_-]{0,31}\Z")
+ORIGINS = ("client", "console", "schedule", "hook", "folder", "system")
+"""Origins of missions."""
 
 
 class ChannelSpec(NamedTuple):
@@ -76,6 +77,11 @@ def install(lobby: UvmObject) -> None:
 def channels(root: Root) -> list[KeptChannel]:
     """Return all channels, by name."""
     return sorted(_each(root), key=lambda one: one.spec.name)
+
+
+def holder(root: Root) -> UvmObject:
+    """Return the object that is written when a channel comes or goes."""
+    return root["lobby"].notices  # type: ignore[no-any-return]
 
 
 def each(root: Root) -> list[tuple[str, UvmObject]]:
@@ -169,8 +175,9 @@ def _check(spec: ChannelSpec) -> None:
             raise InvalidInput(f"{fact!r} is not a fact that notices tell{nearest(fact, FACTS)}; allowed are {', '.join(FACTS)}")
     if not spec.on:
         raise InvalidInput(f"a channel that tells nothing is none; name one or more of {', '.join(FACTS)}")
-    if spec.origin and not _ORIGIN.match(spec.origin):
-        raise InvalidInput(f"{spec.origin!r} is not an origin of missions; `batos status ID` shows that of one: client, console, schedule")
+    if spec.origin and spec.origin not in ORIGINS:
+        hint = nearest(spec.origin, ORIGINS)
+        raise InvalidInput(f"{spec.origin!r} is not an origin of missions{hint}; allowed are {', '.join(ORIGINS)}")
 
 
 def _each(root: Root) -> Iterator[KeptChannel]:

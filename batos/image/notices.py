@@ -22,7 +22,7 @@ from persistent import Persistent
 
 from batos.errors import BatosError, InvalidInput
 from batos.image import effects, notice_channels
-from batos.image.effects import FAILED, IN_DOUBT, INTENDED
+from batos.image.effects import FAILED, IN_DOUBT, INTENDED, SETTLED
 from batos.image.notice_channels import CHANGE, DOUBT, END, FAILURE, QUESTION, ChannelSpec, KeptChannel
 from batos.objects import Root
 
@@ -74,7 +74,7 @@ class NoticeMessage(NamedTuple):
     """the same whenever this message is sent; 32 hexadecimal digits"""
     channel: str
     state: str
-    """INTENDED, DONE, FAILED where it surely was not told, or IN_DOUBT"""
+    """INTENDED, DONE, FAILED where it surely was not told, IN_DOUBT, or SETTLED where its user has seen that it failed or is in doubt"""
     words: str
     """JSON of what is sent"""
     facts: tuple[tuple[str, str], ...]
@@ -282,6 +282,21 @@ def end(root: Root, message: NoticeMessage) -> NoticeMessage:
     for serial in closed[: max(0, len(closed) - KEPT)]:
         del outbox.messages[serial]
     return kept
+
+
+def settle(root: Root, channel: str = "") -> int:
+    """System transaction: settle the messages that failed or are in doubt and are not sent again: their user has seen them. Return their
+    number.
+
+    :param channel: only of this channel, which may be removed; empty: of all.
+    :raises InvalidInput: if there is no channel of that name, and no such message to one.
+    """
+    settled = [one for one in messages(root, channel) if one.state in (FAILED, IN_DOUBT) and not one.again]
+    if channel and not settled:
+        notice_channels.channel(root, channel)
+    for message in settled:
+        _keep(_opened(root), message._replace(state=SETTLED))
+    return len(settled)
 
 
 def _forget_channel(root: Root, name: str) -> None:

@@ -9,6 +9,9 @@ Where one daemon has the image to itself (`kernels.me` is empty), all is its own
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from typing import Any
 
 from batos.errors import BatosSignal
@@ -26,6 +29,51 @@ class Overtaken(BatosSignal):
         """
         super().__init__(f"mission {mission!r} is {owner or 'nobody'}'s, not {kernel}'s")
         self.mission, self.owner = mission, owner
+
+
+class LeaseLapsed(BatosSignal):
+    """Signal that the others may take this kernel for gone by now: nothing has left, and nothing may until it has given a sign of life."""
+
+
+class Lease:
+    """Time for which the others surely do not take this kernel for gone because of its silence: a part of the lease, from the beginning of
+    its last sign of life that arrived. The clock goes on while the process or its machine stands still.
+
+    A sign counts for `SAFE` of the lease. A kernel that goes on after a check must stand still for the rest before others can act for it.
+    """
+
+    SAFE = 0.5
+
+    def __init__(self) -> None:
+        self._until = math.inf
+        self._renewal = asyncio.Event()
+
+    @staticmethod
+    def now() -> float:
+        """Return the time of the lease's clock, in seconds."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def renew(self, begun: float, lease_s: float) -> None:
+        """Note a sign of life that arrived.
+
+        :param begun: the time (`now`) before it was sent.
+        """
+        self._until = begun + lease_s * self.SAFE
+        self._renewal.set()
+
+    def check(self) -> None:
+        """Go on only within that time. It may be called in any thread.
+
+        :raises LeaseLapsed: after it.
+        """
+        if self.now() >= self._until:
+            raise LeaseLapsed("this kernel has given no sign of life for a part of its lease")
+
+    async def renewed(self) -> None:
+        """Wait until it is within that time."""
+        while self.now() >= self._until:
+            self._renewal.clear()
+            await self._renewal.wait()
 
 
 def owner_of(mission: Any) -> str:

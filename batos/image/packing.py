@@ -107,7 +107,7 @@ class Packer(FileStoragePacker):
         self._copier = _Copier(self._tfile, self.index, self.tindex)
         self._copier.packed_to = self._stop
         found: tuple[int, int] = super().copyToPacktime()
-        self._sync()  # most of it, while commits still go on
+        self.sync()  # most of it, while commits still go on
         return found
 
     def copyDataRecords(self, position: int, header: TxnHeader) -> tuple[int, int]:
@@ -136,7 +136,7 @@ class Packer(FileStoragePacker):
         position: int | None = super().pack()
         if position is not None:
             try:
-                self._sync()
+                self.sync()
                 zodb_patches.sync_file(self._storage)  # the committer syncs once a round: it may be that the last commits are not, here
                 # it is of the file as it was: after a crash before the new one is written, none is better than the wrong one
                 pathlib.Path(self._name + ".index").unlink(missing_ok=True)
@@ -145,7 +145,7 @@ class Packer(FileStoragePacker):
                 raise
         return position
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         if not self._tfile.closed:
             self._tfile.flush()
         fd = os.open(self._name + ".pack", os.O_RDONLY)

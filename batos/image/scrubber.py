@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 import ZODB
 from persistent import Persistent
-from transaction import TransactionManager
 from ZODB._compat import PersistentUnpickler
 from ZODB.POSException import POSKeyError, ReadConflictError
 from ZODB.utils import z64
@@ -269,7 +268,7 @@ class Walk:
         return facts
 
     def _records(self, limit: int) -> None:
-        tm = TransactionManager(explicit=True)
+        tm = zodb_patches.Transactions()
         self._connection = self._db.open(transaction_manager=tm)
         try:
             tm.begin()

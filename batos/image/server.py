@@ -23,12 +23,11 @@ from typing import Any, Protocol, TypeVar
 import structlog
 import ZODB
 from persistent import Persistent
-from transaction import TransactionManager
-from transaction.interfaces import NoTransaction
+from transaction.interfaces import TransientError
 from ZODB.POSException import ConflictError
 
-from batos.errors import ConfigError, ImageAway, ImageFailed, ImageLocked
-from batos.image import kernels
+from batos.errors import BatosError, ConfigError, ImageAway, ImageFailed, ImageLocked
+from batos.image import kernels, zodb_patches
 from batos.image.checksummed_storage import base_of
 from batos.image.kernels import KernelTerms
 from batos.image.ownership import depend_on
@@ -67,6 +66,16 @@ def away_error(failure: BaseException | None) -> ImageAway | None:
             return ImageAway(f"the server of the image cannot be reached ({_words(cause)}); missions go on when it is back")
         cause = cause.__cause__ or cause.__context__
     return None
+
+
+def raise_if_away(failure: Exception) -> None:
+    """Raise the error of a server that cannot be reached in the place of what a storage's driver raised for that; it has to be in the
+    handling of the failure. Another failure is left to the caller, as are those that are tried again.
+
+    :raises ImageAway: if the server of the image cannot be reached.
+    """
+    if not isinstance(failure, (BatosError, TransientError)) and (away := away_error(failure)) is not None:
+        raise away from failure
 
 
 def no_room(failure: BaseException | None) -> OSError | None:
@@ -254,7 +263,7 @@ def refuse_used(db: ZODB.DB, uri: str) -> None:
     """
 
     def user() -> _Holder | None:
-        tm = TransactionManager(explicit=True)
+        tm = zodb_patches.Transactions()
         connection = db.open(transaction_manager=tm)
         try:
             tm.begin()
@@ -304,7 +313,7 @@ class _SessionLock:
         :param shared: True for a share of the lock, which other kernels may have as well.
         """
         self._adapter, self._uri, self._on_lost, self._mode = adapter, uri, on_lost, "_shared" if shared else ""
-        self._ending, self._asking = threading.Event(), threading.Lock()
+        self._ending, self.asking = threading.Event(), threading.Lock()
         self._connection: Any = None
         if (holder := self._take()) is not None:
             self._close()
@@ -313,7 +322,7 @@ class _SessionLock:
         self._thread.start()
 
     def ensure(self) -> bool:
-        with self._asking:
+        with self.asking:
             try:
                 if self._connection is not None:
                     with self._connection.cursor() as cursor:
@@ -463,7 +472,7 @@ class _RenewedRecord:
 
     def _write(self, function: Callable[..., T], *args: Any) -> T:
         """Return the result of `function(root, *args)`, committed."""
-        tm = TransactionManager(explicit=True)
+        tm = zodb_patches.Transactions()
         connection = self._db.open(transaction_manager=tm)
         try:
             while True:
@@ -476,8 +485,7 @@ class _RenewedRecord:
                 else:
                     return result
         finally:
-            with suppress(NoTransaction):
-                tm.abort()
+            tm.abort()
             connection.close()
 
 

@@ -14,6 +14,7 @@ from BTrees.OOBTree import OOBTree
 
 from batos.image import kernels
 from batos.image.kernels import ModelContent
+from batos.image.living_image import LivingImage
 from batos.objects import Root
 
 _KEY = "shared_models"
@@ -35,12 +36,15 @@ def held(root: Root, name: str) -> SharedModel | None:
     return None if found is None else SharedModel(*found)
 
 
+def is_published(root: Root, name: str) -> bool:
+    """Return True if the kernel that this connection belongs to has published a model of that name."""
+    return any(one.name == name for one in _own(root))
+
+
 def withdraw(root: Root, name: str) -> None:
     """System transaction: the kernel that this connection belongs to has a model no more."""
-    me = kernels.me(root)
-    mine = next((one.models for one in kernels.listed(root) if one.name == me), ())
-    if any(one.name == name for one in mine):
-        kernels.describe(root, me, models=[one for one in mine if one.name != name])
+    if is_published(root, name):
+        kernels.describe(root, kernels.me(root), models=[one for one in _own(root) if one.name != name])
 
 
 def others_have(root: Root, name: str) -> bool:
@@ -50,19 +54,39 @@ def others_have(root: Root, name: str) -> bool:
     return any(model.name == name for one in others for model in one.models)
 
 
+async def publish_once(image: LivingImage, model: SharedModel) -> SharedModel:
+    """Publish a model as `publish` does; nothing is written where that was done, and what its name is held to stands."""
+    if ModelContent(*model) in image.read(_own) and (found := image.read(_standing, model)) is not None:
+        return found
+    return await image.system(publish, model)
+
+
 def publish(root: Root, model: SharedModel) -> SharedModel:
     """System transaction: publish a model of the kernel that this connection belongs to. Return what its name is held to: to this one,
     where it was to none, or to a content that no other living kernel has.
     """
-    me, living = kernels.me(root), [one for one in kernels.listed(root) if not one.gone]
-    mine = {one.name: one for own in living if own.name == me for one in own.models}
+    mine = {one.name: one for one in _own(root)}
     if mine.get(model.name) != (new := ModelContent(*model)):
-        kernels.describe(root, me, models=sorted({**mine, model.name: new}.values(), key=lambda one: one.name))
-    found = held(root, model.name)
-    others = {(one.name, one.content) for other in living if other.name != me for one in other.models}
-    if found is not None and (found.content == model.content or (found.name, found.content) in others):
+        kernels.describe(root, kernels.me(root), models=sorted({**mine, model.name: new}.values(), key=lambda one: one.name))
+    if (found := _standing(root, model)) is not None:
         return found
     if _KEY not in root:
         root[_KEY] = OOBTree()
     root[_KEY][model.name] = tuple(model)
     return model
+
+
+def _own(root: Root) -> tuple[ModelContent, ...]:
+    """Return the models that this kernel has published."""
+    me = kernels.me(root)
+    return next((one.models for one in kernels.listed(root) if one.name == me and not one.gone), ())
+
+
+def _standing(root: Root, model: SharedModel) -> SharedModel | None:
+    """Return what a model's name is held to; None where it is to be held to this model."""
+    me, found = kernels.me(root), held(root, model.name)
+    others = (one for one in kernels.listed(root) if one.name != me and not one.gone)
+    held_by = {(one.name, one.content) for other in others for one in other.models}
+    if found is not None and (found.content == model.content or (found.name, found.content) in held_by):
+        return found
+    return None

@@ -128,8 +128,9 @@ POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is commit
 COMPANIONS = ("", ".index", ".index.index_tmp", ".lock", ".tmp", ".old", ".pack", ".epoch")
 """Suffixes of the image's file and of the files beside it: those of FileStorage, and that of `batos.image.identity`."""
 # Of the image's root; a higher number means a newer BAT OS wrote it. 2: checksums; 3: names as bytes; 4: journals made late; 5: missions
-# are folded, and the memory's counts are kept: an earlier version would not know the ids, and not count; 6: Primitives have stable names.
-FORMAT = 6
+# are folded, and the memory's counts are kept: an earlier version would not know the ids, and not count; 6: Primitives have stable names;
+# 7: texts of inferences are compressed, and an earlier version would pay for them again.
+FORMAT = 7
 CHECKED_AFTER = "checked_after"  # key in the root: every record written after this transaction has a checksum
 _DAMAGE = (
     CorruptedError,

@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeVar
 
 import ZODB
 from transaction import TransactionManager
-from transaction.interfaces import NoTransaction
 
 from batos.image import zodb_patches
 from batos.image.committer import Committer
+from batos.image.server import raise_if_away
 from batos.objects import Root
 
 Pair = tuple[TransactionManager, Any]
@@ -70,6 +70,7 @@ async def unit_of_work(
     :param views: list of the connections in use.
     :param check: part of the transaction, run first; what it raises ends the unit.
     :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
+    :raises ImageAway: if the server of the image cannot be reached.
     """
     tm, connection = idle.popleft() if idle else _opened(db)
     committed = False
@@ -83,10 +84,12 @@ async def unit_of_work(
         if not tm.isDoomed():
             await committer.commit(tm)
             committed = True
+    except Exception as e:
+        raise_if_away(e)
+        raise
     finally:
         committer.stats["aborts"] += not committed
-        with contextlib.suppress(NoTransaction):  # after a commit there is none; after a failure the connection is still joined
-            tm.abort()
+        tm.abort()  # after a commit there is none; after a failure the connection is still joined
         views.discard(connection)
         if len(idle) < IDLE_LIMIT:
             connection.cacheGC()
@@ -96,7 +99,7 @@ async def unit_of_work(
 
 
 def _opened(db: ZODB.DB) -> Pair:
-    tm = TransactionManager(explicit=True)
+    tm = zodb_patches.Transactions()
     return tm, db.open(transaction_manager=tm)
 
 
@@ -106,7 +109,7 @@ def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iter
 
     It never waits for a mission, nor a mission for it.
     """
-    tm = TransactionManager(explicit=True)
+    tm = zodb_patches.Transactions()
     connection = db.open(transaction_manager=tm, at=at)
     try:
         tm.begin()
@@ -132,26 +135,37 @@ class CachedQuery(Generic[T]):
         :param function: reads from the root, and from nothing else.
         """
         self._function, self._views = function, views
-        self._tm = TransactionManager(explicit=True)
+        self._tm = zodb_patches.Transactions()
         self._connection: Any = db.open(transaction_manager=self._tm)
         self._from: frozenset[bytes] = frozenset()
+        zodb_patches.hear_of(self._connection, self._from)
         self._value: T | None = None
 
     def get(self) -> T:
-        """Return the result for the image as it is now."""
-        changed = zodb_patches.changed_since(self._connection)
-        if not self._from or changed is None or not self._from.isdisjoint(changed):
-            self._value, self._from = self._read()
+        """Return the result for the image as it is now.
+
+        :raises ImageAway: if the server of the image cannot be reached.
+        """
+        try:
+            changed = zodb_patches.changed_since(self._connection)
+            if not self._from or changed is None or not self._from.isdisjoint(changed):
+                self._from = frozenset()  # where the read fails, the next call reads
+                self._value, self._from = self._read()
+        except Exception as e:
+            raise_if_away(e)
+            raise
         return self._value  # type: ignore[return-value]
 
     def _read(self) -> tuple[T, frozenset[bytes]]:
         connection = self._connection
         connection.cacheMinimize()  # what is loaded afterwards is what it was read from
+        zodb_patches.hear_of(connection, None)
         self._tm.begin()
         self._views.add(connection)
         try:
-            value = self._function(connection.root())
-            return value, zodb_patches.loaded_oids(connection)
+            value, loaded = self._function(connection.root()), zodb_patches.loaded_oids(connection)
+            zodb_patches.hear_of(connection, loaded)
+            return value, loaded
         finally:
             self._tm.abort()
             self._views.discard(connection)

@@ -82,8 +82,8 @@ class CostMeter:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts about costs for `info`; `counting` while earlier missions are still being read. Those of a kernel among several
-        name the `kernel`, and are of its time; `durable` is what all kernels paid for the ended missions up to the one of number `until`.
-        """
+        name the `kernel`, and are of its time; `durable` is what all kernels paid for the ended missions up to the one of number `until`,
+        and in sessions of stepping."""
         rows = [self._spent[model] for model in sorted(self._spent)]
         facts: dict[str, Any] = {**_plain(rows), "by_model": {row.model: _plain([row]) for row in rows}}
         if self._reading is not None and not self._reading.done():
@@ -114,7 +114,7 @@ class CostMeter:
 def total_spent(root: Root) -> list[ModelCost]:
     """Return the cost of all missions so far, by model."""
     until, apart, rows = missions_to_count(root)
-    rows = merged([*rows, *_spent_on(of_numbers(root, apart))])
+    rows = merged([*rows, *_stepped(root), *_spent_on(of_numbers(root, apart))])
     while missions := next_numbered(root, until, MILESTONE):
         rows = merged([*rows, *_spent_on(missions)])
         until = missions[-1].number
@@ -150,17 +150,36 @@ def uncount(root: Root, mission: Any) -> None:
     costs: Costs = ledger_of(root).costs
     if mission.number > costs.until or mission.number in costs.apart:
         return
-    minus = [
-        ModelCost(row.model, -row.inferences, -row.prompt_tokens, -row.answer_tokens, -row.model_ms)
-        for row in spent_on(journal.of(mission))
-    ]
+    minus = [_minus(row) for row in spent_on(journal.of(mission))]
     costs.by_model = tuple(tuple(row) for row in merged([*(ModelCost(*row) for row in costs.by_model), *minus]))
     costs.apart = tuple(sorted((*costs.apart, mission.number)))
 
 
+def count_stepped(root: Root, inference: InferenceRecord) -> None:
+    """Count an inference that a session of stepping paid for, also if the session is dropped. A system transaction."""
+    costs: Costs = ledger_of(root).costs
+    costs.stepped = tuple(tuple(row) for row in merged([*_stepped(root), spent_by(inference)]))
+
+
+def uncount_stepped(root: Root, inferences: Iterable[InferenceRecord]) -> None:
+    """Count inferences of a session of stepping no more, since they enter the journal of its mission. Part of a transaction."""
+    minus = [_minus(spent_by(one)) for one in inferences]
+    if minus:
+        costs: Costs = ledger_of(root).costs
+        costs.stepped = tuple(tuple(row) for row in merged([*_stepped(root), *minus]) if row.inferences > 0)
+
+
+def _stepped(root: Root) -> list[ModelCost]:
+    return [ModelCost(*row) for row in ledger_of(root).costs.stepped]
+
+
+def _minus(row: ModelCost) -> ModelCost:
+    return ModelCost(row.model, -row.inferences, -row.prompt_tokens, -row.answer_tokens, -row.model_ms)
+
+
 def _durable(root: Root) -> dict[str, Any]:
     costs: Costs = ledger_of(root).costs
-    return {"until": costs.until, **_plain([ModelCost(*row) for row in costs.by_model])}
+    return {"until": costs.until, **_plain([*(ModelCost(*row) for row in costs.by_model), *_stepped(root)])}
 
 
 def _spent_on(missions: Iterable[Any]) -> list[ModelCost]:

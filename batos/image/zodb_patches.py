@@ -20,6 +20,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+from transaction import TransactionManager
+from transaction.interfaces import NoTransaction
 from ZODB import fsIndex
 from ZODB.FileStorage.FileStorage import FileIterator
 from ZODB.FileStorage.format import CorruptedError
@@ -341,9 +343,43 @@ def last_known(connection: Any) -> bytes:
     return bytes(connection._storage.lastTransaction())
 
 
+def hear_views(connection: Any, heard: Callable[[Iterable[bytes] | None], Iterable[bytes] | None]) -> None:
+    """Show `heard` which objects others wrote, with each new view that a connection takes; None: all may have been written.
+
+    :param heard: returns these objects again, for the connection.
+    """
+    storage = connection._storage
+    poll = storage.poll_invalidations
+    storage.poll_invalidations = lambda *args: heard(poll(*args))
+
+
 def changed_since(connection: Any) -> Iterable[bytes] | None:
     """Return the objects that others changed since the connection last asked; None if they are too many to tell."""
     return connection._storage.poll_invalidations()  # type: ignore[no-any-return]
+
+
+class _HeardOf(set[bytes]):
+    """Objects that others changed, of those that were asked about."""
+
+    def __init__(self, asked: frozenset[bytes]) -> None:
+        super().__init__()
+        self._asked = asked
+
+    def update(self, *changed: Iterable[bytes]) -> None:
+        """Add the objects that were asked about."""
+        super().update(*map(self._asked.intersection, changed))
+
+
+def hear_of(connection: Any, oids: frozenset[bytes] | None) -> None:
+    """Let `changed_since` tell only of these objects from now on; None: of all. A connection that hears of all, and is not asked for a
+    month, keeps the id of each object that was written in that month."""
+    storage = connection._storage
+    if hasattr(storage, "_invalidations"):  # a storage that does MVCC itself keeps none
+        with storage._lock:
+            if storage._invalidations is not None:
+                heard: set[bytes] = set() if oids is None else _HeardOf(oids)
+                heard.update(storage._invalidations)
+                storage._invalidations = heard
 
 
 def loaded_oids(connection: Any) -> frozenset[bytes]:
@@ -358,3 +394,22 @@ def revive(connection: Any, obj: Any, oid: bytes) -> None:
     obj._p_oid, obj._p_jar = oid, connection
     connection._register(obj)
     connection._added[oid] = obj
+
+
+# --- transactions
+
+
+class Transactions(TransactionManager):
+    """Transactions that begin when asked for. An abort where none is does nothing.
+
+    The close of a database aborts those of all open connections; one may be a helper thread's that has just opened it, or is about to
+    close it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(explicit=True)
+
+    def abort(self) -> None:
+        """Abort the transaction, if there is one."""
+        with contextlib.suppress(NoTransaction):
+            super().abort()

@@ -238,12 +238,20 @@ def _is_end(text: str, start: int, stop: int, after: int, *, casual: bool) -> bo
     return casual or not next_[:1].islower()
 
 
+def may_go_on(word: str) -> bool:
+    """Return True if the full stop behind a word may be that of an abbreviation."""
+    plain = word.casefold().rstrip(".")
+    return plain in _NEVER or plain in _NUMBERED or plain in _SELDOM
+
+
 def _may_end(earlier: str, word: str, next_: str) -> bool:
     """Return True if a sentence may end with `word` and a full stop; `earlier` is the text before it, `next_` the word after it."""
     plain = word.casefold().rstrip(".")
     if plain in _NEVER:
         return False
-    if plain in _NUMBERED or (plain.endswith("str") and len(plain) > 3):  # as in "Hafenstr. 5"
+    if (plain in _NUMBERED and not (len(word) == 1 and word.isupper())) or (
+        plain.endswith("str") and len(plain) > 3
+    ):  # as in "Hafenstr. 5"
         return not next_[:1].isdigit()
     if plain.isdigit() and len(plain) <= 2 and next_.casefold() in _COUNTED:
         return False

@@ -243,18 +243,18 @@ def put_away(
 ) -> archiver.MemoryChange | None:
     """System transaction: archive a cluster. The summary holds the model's text now, and the mission no longer does."""
     change = archiver.archive_sections(root, material, data, made)
-    _blank(root, mission)
+    blank(root, mission)
     return change
 
 
 def put_together(root: Root, found: InnerArchives, data: bytes, made: archiver.NewSummary, mission: str) -> archiver.MemoryChange | None:
     """System transaction: merge archives."""
     change = archiver.merge_archives(root, found.numbers, found.blobs, found.material, data, made)
-    _blank(root, mission)
+    blank(root, mission)
     return change
 
 
-def _blank(root: Root, mission: str) -> None:
+def blank(root: Root, mission: str) -> None:
     """Remove a model's summary from the result of the mission that asked for it."""
     if mission and (line := ledger.line_of(root, mission)) is not None:
         ledger.ledger_of(root).folded.keep(line._replace(came=""))

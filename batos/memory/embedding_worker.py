@@ -287,7 +287,7 @@ class EmbeddingWorker:
     ) -> None:
         self._image, self._readers, self._shelver, self.limits = image, readers, shelver, limits
         self._limits, self._hearer = EmbeddingLimits.of(settings), hearer
-        self._more = asyncio.Event()
+        self.more = asyncio.Event()
         self._identity = ""
         self._former_until, self._former_why = 0.0, ""
         self._state, self._why = "waiting", ""
@@ -295,7 +295,7 @@ class EmbeddingWorker:
 
     def wake(self) -> None:
         """Wake the worker: there may be work."""
-        self._more.set()
+        self.more.set()
 
     def facts(self) -> dict[str, Any]:
         """Return the embedder's identity, the state (`ready`, `working`, `waiting` or `away`), its reason, and the number of vectors.
@@ -309,7 +309,7 @@ class EmbeddingWorker:
         """Work until cancelled."""
         self._identity = ""
         while True:
-            self._more.clear()
+            self.more.clear()
             try:
                 more = await self._step()
             except (BatosError, OSError) as e:  # OSError: a full disk; nothing of this step is stored
@@ -318,7 +318,7 @@ class EmbeddingWorker:
             if not more:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._limits.check_s):
-                        await self._more.wait()
+                        await self.more.wait()
 
     async def _step(self) -> bool:
         """Do one step of the work. Return True if there may be more."""
@@ -331,12 +331,12 @@ class EmbeddingWorker:
             await self._round(work, self._readers.present, self._identity)
             self._state, self._why = "working", ""
             if time.monotonic() - self._tidied_at >= TIDY_S:
-                await self._tidied(MERGES)
+                await self.tidied(MERGES)
             return True
         if not await self._arrived():
             return True
         self._state = "ready"
-        await self._tidied()
+        await self.tidied()
         return False
 
     async def _readable(self, which: Callable[[Any, int], DueSections], identity: str) -> list[section_builder.EmbeddingWork]:
@@ -479,14 +479,14 @@ class EmbeddingWorker:
             while after is not None:
                 after = await self._image.system(_purge, name, drops, after, self._limits.purge_rows, mission="ingest")
 
-    async def _tidied(self, merges: int = 0) -> None:
+    async def tidied(self, merges: int = 0) -> None:
         """Merge small parts and purge dropped entries.
 
         :param merges: maximum merges of each log; 0: all that are due, until the worker is needed for other work.
         """
         for name in await in_helper(self._image.read, _logs):
             left = merges or math.inf
-            while left > 0 and not (self._more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
+            while left > 0 and not (self.more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
                 left -= 1
         if max(await in_helper(self._image.read, _most_dropped)) > self._limits.dropped_rows:
             await self.purge()

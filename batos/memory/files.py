@@ -11,7 +11,9 @@ import functools
 import hashlib
 import os
 import pathlib
+import re
 import stat
+import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +33,14 @@ _Token = str | None | frozenset[str] | tuple[frozenset[str]]
 characters; a tuple with a set of forbidden characters.
 """
 _ONE = ""
+_CLASSES = {
+    "alpha": string.ascii_letters, "digit": string.digits, "alnum": string.ascii_letters + string.digits, "upper": string.ascii_uppercase,
+    "lower": string.ascii_lowercase, "space": string.whitespace, "blank": " \t", "punct": string.punctuation, "xdigit": string.hexdigits,
+}  # fmt: skip
+_CLASS = re.compile(rf"\[:({'|'.join(_CLASSES)}):\]")
+"""Matches a class of characters that has a name, in a set."""
+_SET = re.compile(rf"[!^]?+\]?+(?:{_CLASS.pattern.replace('(', '(?:')}|[^\]]){{0,255}}+\]")
+"""Matches a set behind its opening bracket. A closing bracket in the first place is a character."""
 
 
 class IgnoreRule(NamedTuple):
@@ -64,7 +74,7 @@ class IgnoreRules:
 def _read(path: str, changed: int, size: int) -> IgnoreRules:
     try:
         with open(path, "rb") as file:
-            return IgnoreRules(file.read(_BYTES).decode("utf-8", "replace").splitlines())
+            return IgnoreRules(file.read(_BYTES).decode("utf-8-sig", "replace").split("\n"))
     except OSError:
         return IgnoreRules(())
 
@@ -133,7 +143,7 @@ def _rule(line: str) -> IgnoreRule | None:
 
 
 def _tokens(part: str) -> Iterator[_Token]:
-    at = 0
+    at, last = 0, part.rfind("]")
     while at < len(part):
         char = part[at]
         at += 1
@@ -144,8 +154,8 @@ def _tokens(part: str) -> Iterator[_Token]:
         elif char == "\\" and at < len(part):
             yield part[at]
             at += 1
-        elif char == "[" and (end := part.find("]", at + 1 + (part[at : at + 1] in ("!", "^")))) > 0:
-            negated = part[at] in "!^"
+        elif char == "[" and at <= last and (found := _SET.match(part, at)):
+            negated, end = part[at] in "!^", found.end() - 1
             chosen = frozenset(_chosen(part[at + negated : end]))
             yield (chosen,) if negated else chosen
             at = end + 1
@@ -156,7 +166,10 @@ def _tokens(part: str) -> Iterator[_Token]:
 def _chosen(text: str) -> Iterator[str]:
     at = 0
     while at < len(text):
-        if text[at + 1 : at + 2] == "-" and at + 2 < len(text):
+        if named := _CLASS.match(text, at):
+            yield from _CLASSES[named[1]]
+            at = named.end()
+        elif text[at + 1 : at + 2] == "-" and at + 2 < len(text):
             yield from map(chr, range(ord(text[at]), min(ord(text[at + 2]), ord(text[at]) + 0x10000) + 1))
             at += 3
         else:
@@ -351,7 +364,11 @@ class _Walk:
             self._unread.add(place)
 
     def _link(self, path: str) -> None:
-        real = os.path.realpath(path)
+        try:
+            real = os.path.realpath(path)
+        except OSError as e:  # a link that may not be read, such as /proc/1/cwd
+            self._failed(path, e)
+            return
         within = real.startswith(self._real.rstrip(os.sep) + os.sep) and os.path.exists(real)
         if within and not self._is_ours(path, real):
             self._links.append((path, real))

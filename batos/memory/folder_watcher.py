@@ -37,7 +37,7 @@ class FolderWatcher:
 
     def __init__(self, image: LivingImage, ingest: Ingest, settings: Settings) -> None:
         self._image, self._ingest, self._limits = image, ingest, IngestLimits.of(settings)
-        self._before: dict[str, Stamps] = {}
+        self.before: dict[str, Stamps] = {}
         self.away: dict[str, str] = {}
         """Folders that cannot be read now -> the reason."""
         self.left_out: dict[str, dict[str, Any]] = {}
@@ -77,12 +77,12 @@ class FolderWatcher:
         """
         await self._image.system(_watch, folder, None, mission="ingest")
         self.away.pop(folder, None)
-        self._before.pop(folder, None)
+        self.before.pop(folder, None)
         self.left_out.pop(folder, None)
 
     async def run(self) -> None:
         """Look through the folders until cancelled."""
-        self._before.clear()
+        self.before.clear()
         while True:
             for folder, (told, machine) in self._image.read(_watched).items():
                 try:
@@ -110,8 +110,8 @@ class FolderWatcher:
         self.left_out[folder] = left.facts()
         known, queued, refused = await in_helper(self._image.read, files_known, folder)
         again = await in_helper(_worth_another, refused.items(), self._ingest.able)
-        before = self._before.get(folder)
-        self._before[folder] = now
+        before = self.before.get(folder)
+        self.before[folder] = now
         if before is None:  # the first look: a file that has not changed lately is complete
             old = time.time_ns() - int(self._limits.watch_s * 1e9)
             before = {path: stamp for path, stamp in now.items() if stamp[0] < old}

@@ -492,6 +492,25 @@ def queue_files(root: Root, paths: list[str], most: int) -> None:
     keep_machine(root, paths)
 
 
+def ended_files(root: Root, paths: Iterable[str]) -> list[Facts]:
+    """Return what became of those of some files that wait no more, as a listener hears it (`Ingest.listen`). A document that the memory
+    has is said to be added: nothing tells whether it had an earlier version.
+    """
+    library = library_of(root)
+    ended: list[Facts] = []
+    for path in paths:
+        if path in library.queue:
+            continue
+        if (refused := library.refused.get(path)) is not None:
+            ended.append({"path": path, "state": REFUSED, "chunks": 0, "code": refused[0], "message": refused[1]})
+        elif (number := library.by_source.get(path)) is None:
+            ended.append({"path": path, "state": FORGOTTEN, "chunks": 0})
+        else:
+            chunks = sum(section.size for section in library.sections_of(library.documents[number]))
+            ended.append({"path": path, "state": ADDED, "chunks": chunks})
+    return ended
+
+
 def begin_file(root: Root, path: str) -> None:
     """Count an attempt at a file, so that one which kills the daemon does not do so for ever."""
     queue = library_of(root).queue

@@ -132,6 +132,8 @@ class Retrieval:
         self._limit_s, self._pause_s, self._today, self._now = terms.limit_s, terms.pause_s, today, now
         self._on_read, self._alike = on_read, terms.alike
         self._away, self._away_until, self._why = "", -math.inf, ""
+        self.vouched = image.kept(vouched)
+        """Return the numbers of the documents that are of missions which the user rated +1."""
 
     def view(self) -> View:
         """Return the view of the search index now."""
@@ -327,7 +329,7 @@ async def recall_passages(text: str, image: LivingImage, retrieval: Retrieval, *
     if not most or not view.n or not any(char.isalnum() for char in text):
         return []
     own = asks_what_was_answered(text)
-    filters = None if own else _TrustedFilter(image.read(vouched))
+    filters = None if own else _TrustedFilter(retrieval.vouched())
     if not (own or view.read or (filters is not None and filters.documents)):
         return []  # no search can give evidence: the memory holds only missions, and the brief does not ask about them
     question = await in_helper(image.read, _understood, view, text)

@@ -141,7 +141,7 @@ class Weighing:
             signals |= _beside(self.view, rows, self._vectors.full, self._weights)
         table = np.array(list(signals.values()), np.float32).reshape(len(signals), len(rows))
         scores = np.add.reduce(table, axis=0)
-        order = np.lexsort((rows, -scores))
+        order = np.lexsort((self.view.ids[rows], -scores))  # what is equally good stands in one order, wherever its rows are
         return Fused(rows[order], scores[order], dict(zip(signals, table[:, order], strict=True)))
 
     @functools.cached_property
@@ -171,13 +171,13 @@ class _Wide(NamedTuple):
 def _for_all(view: View, question: Question, vectors: QuestionVectors | None, known: Array, weights: Weights) -> _Wide:
     said = view.bm25(question.words)
     sections = {"section_words": _of_sections(view, said, weights.section_words)}
-    rows = {"words": standard(said, weights.words + weights.document_words * (1 - view.talk))}
+    rows = {"words": standard(said, weights.words + weights.document_words * (1 - view.talk), view.counted)}
     if vectors is not None:
         meant = likeness(view.matrix, vectors.cleaned)
         if not known.all():  # a row without a vector gets the mean, and so does its section
             meant = np.where(known, meant, meant[known].mean())
         sections["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
-        rows["meaning"] = standard(meant, weights.meaning)
+        rows["meaning"] = standard(meant, weights.meaning, view.counted)
     if question.spans:
         within = np.zeros(view.n, np.float32)
         for span in question.spans:
@@ -193,7 +193,7 @@ def _for_all(view: View, question: Question, vectors: QuestionVectors | None, kn
 
 def _of_sections(view: View, scores: Array, weight: float) -> Array:
     """Return the best score of each section, standardised over all rows."""
-    return standard(np.maximum.reduceat(scores, view.starts), weight, view.sizes)
+    return standard(np.maximum.reduceat(scores, view.starts), weight, view.counts)
 
 
 def _of_strangers(view: View, theirs: Array, weights: Weights) -> Array:
@@ -295,7 +295,7 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
 
     :param times: weight of each score; 1 if omitted.
     """
-    size = len(scores) if times is None else int(np.add.reduce(times))
+    size = len(scores) if times is None else int(np.add.reduce(times)) or 1
     mean = np.add.reduce(scores if times is None else scores * times) / size
     apart: Array = scores - np.float32(mean)
     squares = np.einsum("i,i->", apart, apart) if times is None else np.add.reduce(apart * apart * times)
@@ -357,7 +357,7 @@ def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float
     weighed = _joined(fused, weighing.of(np.setdiff1d(np.fromiter(steps, np.int64, len(steps)), fused.rows)))
     added = np.fromiter((steps[row].added if row in steps else 0.0 for row in weighed.rows.tolist()), np.float32, len(weighed.rows))
     scores = weighed.scores + added
-    order = np.lexsort((weighed.rows, -scores))
+    order = np.lexsort((weighing.view.ids[weighed.rows], -scores))
     signals = {name: found[order] for name, found in {**weighed.signals, "link": added}.items()}
     return Fused(weighed.rows[order], scores[order], signals), steps
 

@@ -128,13 +128,24 @@ class View:
 
     @functools.cached_property
     def talk(self) -> float:
-        """Return the share of the rows that have a speaker; 0 to 1."""
-        return float((self.looks >= SPOKEN).mean()) if self.n else 0.0
+        """Return the share of the rows that have a speaker; 0 to 1. Dropped rows do not count."""
+        looks = self.looks[~self.gone] if self.masked else self.looks
+        return float((looks >= SPOKEN).mean()) if len(looks) else 0.0
 
     @functools.cached_property
     def masked(self) -> bool:
         """Return True if any row is dropped."""
         return bool(self.gone.any())
+
+    @functools.cached_property
+    def counted(self) -> Array | None:
+        """Return float32[n]: 1 for each row that counts, 0 for a dropped one; None if none is dropped."""
+        return (~self.gone).astype(np.float32) if self.masked else None
+
+    @functools.cached_property
+    def counts(self) -> Array:
+        """Return the number of rows of each run of neighbours that count (`counted`)."""
+        return self.sizes if self.counted is None else np.add.reduceat(self.counted, self.starts)
 
     def known(self) -> Array:
         """Return bool[n]: True for rows that may be returned and have a vector."""
@@ -223,6 +234,11 @@ class Collection:
         self._links: list[Array] = []
         self._ranking: Ranking | None = None
         self._view: View | None = None
+
+    @property
+    def parts(self) -> int:
+        """Return the number of parts: a search asks each for its terms."""
+        return len(self._parts)
 
     @classmethod
     def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:

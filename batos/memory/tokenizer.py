@@ -75,18 +75,22 @@ def _split(text: str) -> list[str]:
     return found
 
 
+_SARA_AM = re.compile("\u0e4d([\u0e48-\u0e4b])\u0e32")
+"""Matches the Thai vowel am with its tone mark behind its first half, as PDF files often have it."""
+
+
 class _Folded(dict[int, str]):
     """Table from each character of a decomposed text (NFKD) to its plain form; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
         category = unicodedata.category(char)
-        if _ACCENTS.match(char) or category in ("Cf", "Me") or 0xFE00 <= code <= 0xFE0F or code == 0x640:
-            folded = ""  # tatweel, the last one, only stretches a word on the page
+        if _ACCENTS.match(char) or category in ("Cf", "Me") or 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or code == 0x640:
+            folded = ""  # selectors choose a form of a character; tatweel, the last one, only stretches a word on the page
         elif category == "Nd":
             folded = str(unicodedata.decimal(char))
         else:
-            folded = char if char.isalnum() or category in ("Mn", "Mc") else " "
+            folded = char.casefold() if char.isalnum() or category in ("Mn", "Mc") else " "  # bold letters of formulas have case only here
         self[code] = folded
         return folded
 
@@ -97,6 +101,8 @@ _FOLDED = _Folded()
 def _folded(text: str) -> str:
     """Return the text without accents, ligatures, case (NFKD, Unicode's case folding) and invisible marks, with spaces between words."""
     apart = unicodedata.normalize("NFKD", text.casefold())
+    if "\u0e4d" in apart:
+        apart = _SARA_AM.sub("\\1\u0e4d\u0e32", apart)
     return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD decomposes Korean syllables, too
 
 

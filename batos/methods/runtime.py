@@ -47,7 +47,7 @@ class Claims:
     """Claims on the methods that are being written, each by one attempt (named by its mission)."""
 
     def __init__(self) -> None:
-        self._owners: dict[Hashable, str] = {}
+        self.owners: dict[Hashable, str] = {}
         self._ended: dict[str, asyncio.Event] = {}
         self._waiting: dict[str, str] = {}
 
@@ -56,7 +56,7 @@ class Claims:
 
         :raises BeingWritten: if another mission has claimed it, and can be waited for.
         """
-        other = self._owners.setdefault(key, owner)
+        other = self.owners.setdefault(key, owner)
         if other == owner:
             self._ended.setdefault(owner, asyncio.Event())
         elif not self._leads_to(other, owner):
@@ -75,8 +75,8 @@ class Claims:
 
     def release(self, owner: str) -> None:
         """End the attempt's claims, so that others may look for the methods that were written in it."""
-        for key in [key for key, holder in self._owners.items() if holder == owner]:
-            del self._owners[key]
+        for key in [key for key, holder in self.owners.items() if holder == owner]:
+            del self.owners[key]
         event = self._ended.pop(owner, None)
         if event is not None:
             event.set()
@@ -186,7 +186,7 @@ class MethodRuntime:
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
         self._started = False
-        self._writers_known = writers_known
+        self.writers_known = writers_known
 
     def audit(self, source: str, selector: str, *, tools: bool = False, sealed: bool = False) -> Verdict:
         """Return the guardian's verdict, by the policy of the settings.
@@ -219,13 +219,13 @@ class MethodRuntime:
     @property
     def writer_awaited(self) -> bool:
         """Return True if an expert for methods may be there soon, where none is there."""
-        return self._writers_known is not None and self.settings.methods.writer == "expert"
+        return self.writers_known is not None and self.settings.methods.writer == "expert"
 
     async def writer_known(self) -> None:
         """Wait until it is known if there is an expert for methods."""
-        if self._writers_known is not None:
-            await self._writers_known()
-            self._writers_known = None
+        if self.writers_known is not None:
+            await self.writers_known()
+            self.writers_known = None
 
     async def close(self) -> None:
         """End the sandbox, if it was started."""

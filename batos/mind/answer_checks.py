@@ -24,7 +24,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from batos.memory.chunking import may_go_on, sentences
 from batos.mind import plans
+from batos.mind.brief_analysis import is_greeting
 
 _LISTS = {
     "English": "the and of to is are was were you your that this with for have has not what which would could from they there their it "
@@ -48,10 +50,17 @@ for _name, _small in _SMALL_WORDS.items():
     for _word in _small:
         _LANGUAGES.setdefault(_word, []).append(_name)
 _NAMES = re.compile(
-    r"\b(translat|übersetz|tradu|vertaal|tradurre|englis|englisc|anglais|ingl[eé]s|german|deutsch|allemand|alem[aá]n|tedesc|french|franz[oö]s|"
-    r"fran[cç]ais|franc[eé]s|spanis|español|espagnol|italian|italien|portug|dutch|niederl[aä]nd|nederland|russi|chines|japan|latin|gr(ee|ie)c?[hk]|"
-    r"arab|polish|polnisc|turkis|türkisc|hindi|korea|ukrain|swedis|schwedisc|danish|dänisc|norweg|finnis|czech|hebr|thai|vietnam|language|"
-    r"sprach|langue|idioma|lingua)|翻訳|翻译|英語|英语|日本語|日语|中国語|中文|한국어|번역|перевед|перевод|английск|русск|немецк",
+    r"\b(lyrics|anthem|nursery rhyme|liedtext|songtext|paroles d|letra d|testo d[ei]ll[ao] canzone|hymne|himno|inno nazionale|"
+    r"translat|übersetz|tradu|vertaal|tradurre|language|sprach|langue|idioma|lingua|alphabet|cyrillic|kyrillisch|kanji|kana\b|hiragana|"
+    r"katakana|pinyin|romaji|englis|englisc|anglais|ingl[eé]s|german|deutsch|allemand|alem[aá]n|tedesc|french|franz[oö]s|"
+    r"fran[cç]ais|franc[eé]s|spanis|español|espagnol|italian|italien|portug|dutch|niederl[aä]nd|nederland|russ?i|russo\b|chines|chinois|"
+    r"mandarin|cantones|kantones|japan|japon|giappon|latin|gr(ee|ie)c?[hk]|grec|arab|polish|polnisc|turkis|türkisc|turc|hindi|korea|coreano|"
+    r"ukrain|swedis|schwedisc|danish|dänisc|norweg|finnis|finnisc|icelandic|isländ|czech|tschech|slova|slowak|slowen|sloven|hungar|ungarisc|"
+    r"romanian|roumain|rumano|rumeno|rumän|bulgar|serb(ian|isc|o|e|ia)?\b|croat|kroat|bosni|macedoni|mazedon|albani|lithuan|litau|latvian|lettisc|estoni|estnisc|belar|hebr|"
+    r"yiddish|jiddisc|thai|lao\b|khmer|burm|vietnam|indones|malay|tagalog|filipin|swahili|suaheli|hausa\b|yoruba|igbo|zulu|xhosa|amhar|tigrin|"
+    r"somali|oromo|farsi|persian|persisc|persan|persa\b|dari\b|pasht|paschtu|kurd|urdu|bengal|bangla|punjab|gujarat|marathi|tamil|telugu|kannada|malayalam|sinhal|singhal|"
+    r"nepal|armeni|georgi|aserb|azerb|kazak|kasach|usbek|uzbek|mongol|irish\b|gaelic|gälisc|welsh|basque|baskisc|catal|katal|galic|galiz|"
+    r"esperant|sanskrit)|翻訳|翻译|翻譯|英語|英语|日本語|日语|日語|中国語|中文|한국어|번역|영어|перевед|перевод|английск|немецк|русск|अनुवाद|ترجم",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]+")
@@ -75,6 +84,10 @@ LEAST_LETTERS, LEAST_WORDS = 12, 6
 SHARE, LEAST_HITS, LEAD = 0.15, 3, 2.0
 """A language is recognised by the share of its small words, by their number, and by its lead (a factor) over the next language."""
 _ITEM_WORDS = 8  # greatest number of words of a list item that is a name and not a sentence
+_LATIN, _EASTERN = "LATIN", "EAST ASIAN"
+_LATIN_HITS, _LATIN_SHARE = 2, 0.25  # least number and share of small words of any language in Latin letters
+_MOST_SCRIPTS = 2  # greatest number of scripts of an answer that its brief does not have
+_WORD_LETTERS = 3  # least number of letters of a script that has a word in a text
 _SOME = 0.05  # least share of an answer's letters in the script of the brief: below it the answer is in another script
 
 
@@ -105,16 +118,38 @@ def differs_in_language(answer: str, brief: str) -> str | None:
     """Return the reason why an answer has the wrong language for its brief; None if it has the right one, or the language is uncertain."""
     if speaks_of_languages(brief):
         return None
+    if len(mixed := _mixed_scripts(answer, brief)) > _MOST_SCRIPTS:
+        return f"it is in {', '.join(mixed[:-1])} and {mixed[-1]} at once"
     asked, prose = _asked(brief), "\n".join(_prose(answer))
     given = None if asked is None else language_of(prose)
     if asked is None or given is None or asked == given or {asked, given} <= _EAST:
         return None
-    if asked not in _SMALL_WORDS:  # a script of its own
+    if asked == _LATIN and given in _SMALL_WORDS:
+        return None
+    if asked not in _SMALL_WORDS and asked != _LATIN:  # a script of its own
         scripts = _scripts(answer)
         own = sum(count for name, count in scripts.items() if name == asked or {name, asked} <= _EAST)
         if own >= _SOME * scripts.total():
             return None
-    return f"it is in {given} and the request is in {asked}"
+    return f"it is in {given} and the request is in {'Latin letters' if asked == _LATIN else asked}"
+
+
+def _mixed_scripts(answer: str, brief: str) -> list[str]:
+    """Return the scripts of an answer that is mostly in scripts that its brief does not have; those of East Asia count as one.
+
+    A script counts if it has a fair share of the letters, and a word.
+    """
+    counts, known = _families(answer), _families(brief)
+    if 2 * sum(counts[name] for name in known) >= counts.total():
+        return []
+    return [name for name, count in counts.items() if name not in known and count >= max(_WORD_LETTERS, _SOME * counts.total())]
+
+
+def _families(text: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for name, count in _scripts(text).items():
+        counts[_EASTERN if name in _EAST else name] += count
+    return counts
 
 
 def _asked(brief: str) -> str | None:
@@ -123,12 +158,19 @@ def _asked(brief: str) -> str | None:
     A brief may quote a text in one language and ask about it in another.
     """
     parts = [part for part in re.split(r"\n+|(?<=[:：])\s", brief) if _WORD.search(part)]
-    if len(parts) < 2:
-        return language_of(brief)
-    found = {language_of(part) for part in parts}
+    found = {_language_or_script(part) for part in parts}
     if len(found) > 1 and found <= _EAST:
         return "CJK"
     return found.pop() if len(found) == 1 else None
+
+
+def _language_or_script(text: str) -> str | None:
+    """Return `language_of` a text; `LATIN` if it is uncertain which language of those in Latin letters it is."""
+    if (found := language_of(text)) is not None:
+        return found
+    words = _WORD.findall(text.lower())
+    hits = sum(word in _LANGUAGES for word in words)  # romanised Hindi and Japanese have few
+    return _LATIN if sum(map(len, words)) >= LEAST_LETTERS and hits >= max(_LATIN_HITS, _LATIN_SHARE * len(words)) else None
 
 
 def _prose(text: str) -> Iterator[str]:
@@ -156,17 +198,40 @@ def _scripts(text: str) -> Counter[str]:
     return counts or Counter({"?": 1})
 
 
-_SENTENCE_END = re.compile(r"[。！？]++[”’」』）]*+|(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s|$)")
+_STOPS, _CLOSERS = ".!?…。！？।॥؟۔։።၊။", "\"'”’»›」』）)]*_"
+_WORD_END = re.compile(r"[\s(\[{\"'“‘«/]")
+_NO_END = re.compile(r"\d{1,2}|\w|[^.]++\.[^.\d].*+|")  # an item's number or the beginning of a decimal, an initial, a name of a host
+_DANGLING = re.compile(r"(?:(?:\A|\n)[ \t]*+|(?<=[.!?…。！？])[ \t]++)(?:[-*+•]|\d{1,3}[.)])\Z")
+"""Matches the mark of a list item without its text, at the end."""
+_FENCES = re.compile(r"^[ \t]{0,3}(`{3,}+|~{3,}+)", re.MULTILINE)
 _KEPT = 0.25  # least share of a cut answer that must be whole sentences: otherwise all of it is kept
 _RUN = 7  # words in a row that an answer may share with the words of the prompt
 _AGAIN = 3  # greatest number of repetitions of one sentence
+_REFRAIN = 0.6  # least share of a text's sentences that are repeated ones in a loop
+_MANY, _VARIETY = 24, 8  # least number of words of a loop, and how often each occurs on average
+_CELL = 3  # greatest number of characters of a cell in a grid
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]{2,}")
+_SAID = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])\s*|\n+")
+_QUOTES = tuple("'’‘\"'“”„«»‘:：「『")
 _NO_WORDS = 0.5  # share of strings that are not words from which a text is not language
 LONGEST = 20_000  # greatest number of characters of an answer: far above what `num_predict` allows by default
 _PART_END = re.compile(r"[。！？]|(?<![.!?…])[.!?…]++(?=\s|$)|\n++")
 _WORD_GATE = re.compile(r"\w")
+_MARKUP = frozenset("`^|~<>=+\ufffd")  # symbols that Markdown uses, and the one for what could not be decoded
+_IN_CODE = re.compile(r"(?<!`)```[^\n`]*+\n\s*+[^\s`]|`[^`\s]")
+_OPERATOR = re.compile(r"(?=[^=<>+%&/$@^~]{0,2}[=<>+%&/$@^~])[!=<>+*/%&|^~$@:?-]{1,3}")
 _LONG = 20  # least number of characters of the first sentence of a loop
 _MOST = 0.7  # share of repeated sentences in a loop
-_VOWELS = frozenset("aeiouy")
+_VOWELS = frozenset("aeiouyаеиоуыэюяіαεηιουω")
+_ODD = re.compile(r"[b-df-hj-np-tv-xz]{5}|([a-z])\1{4}", re.IGNORECASE | re.ASCII)
+"""Part of each word in ASCII without a vowel, and of each that is one letter over and over; other words may have such a part, too."""
+_FEW_ODD = 3  # least number of strings that are not words
+_WITH_VOWELS = ("CYRILLIC", "GREEK")  # scripts besides Latin whose words have vowels
+_TOKENS = re.compile(r"<unk>|\[UNK\]|<pad>|\[PAD\]|<0x[0-9A-F]{2}>|(?<!\S)[Ġ▁]\w|\ufffd")
+_TOKEN_SHARE = 0.15  # least number of such tokens by the number of words
+_TURN = re.compile(r"^[#*<|\[\s]{0,6}(?:user|human)\b[*|>\]]{0,3}[ \t]*(?::|\n)[*\s]{0,4}([^\n]{1,2000})$", re.IGNORECASE | re.MULTILINE)
+_LETTERS = re.compile(r"\w")
+_ECHO_LETTERS = 12  # the same in a script without spaces, in letters
 _ECHO_WORDS = 8  # an answer that exceeds the brief by this many words adds something of its own
 
 
@@ -180,10 +245,36 @@ def without_partial_end(text: str, *, cut: bool) -> str:
     if not cut:
         return text
     text = _before_loop(text)
-    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
-    end = max(ends[-1] if ends else 0, text.rfind("\n"))
-    kept = text[:end].rstrip() if end >= _KEPT * len(text) else f"{text.rstrip()}…"
-    return f"{kept}\n```" if kept.count("```") % 2 else kept
+    if fence := _open_fence(text):
+        kept = text[: text.rfind("\n")].rstrip()
+        return f"{kept}\n{fence}" if len(kept) >= _KEPT * len(text) else f"{text.rstrip()}…"
+    spans = sentences(text, "markdown")
+    while spans and not (_is_whole(text[slice(*spans[-1])]) or "\n" in text[spans[-1][1] :]):
+        spans.pop()
+    end = max(spans[-1][1] if spans else 0, text.rfind("\n"))
+    kept = _DANGLING.sub("", text[:end].rstrip())
+    return kept if end >= _KEPT * len(text) else f"{text.rstrip()}…"
+
+
+def _open_fence(text: str) -> str:
+    """Return the marks of the code block in which a text ends; "" if it ends in none."""
+    fence = ""
+    for found in _FENCES.finditer(text):
+        if not fence:
+            fence = found[1]
+        elif found[1].startswith(fence):
+            fence = ""
+    return fence
+
+
+def _is_whole(sentence: str) -> bool:
+    """Return True if a sentence at the end of a cut text has its end: not a full stop that belongs to a number or an abbreviation."""
+    bare = sentence.rstrip(_CLOSERS)
+    said = bare.rstrip(_STOPS)
+    if bare == said:
+        return False
+    word = _WORD_END.split(said)[-1]
+    return bare[len(said) :] != "." or not (_NO_END.fullmatch(word) or may_go_on(word))
 
 
 def _before_loop(text: str) -> str:
@@ -215,48 +306,111 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
     :param tongue: True if the text must be in the brief's language.
     """
     words = text.lower().split()
-    if not _WORD_GATE.search(text):
+    if not _says_something(text):
         return "it is empty"
     if len(text) < shortest:
         return f"it has {len(text)} characters and must have {shortest}"
     if len(text) > longest:
         return f"it has {len(text)} characters and may have {longest}"
-    if (len(words) >= 24 and len(set(words)) * 8 < len(words)) or _repeats(text):
+    if _loops(text, words, brief):
         return "it repeats a few words over and over"
-    if _no_words(words):
+    if _no_words(text, words):
         return "much of it is not words"
     if prompt and _repeats_prompt(words, prompt, brief):
         return "it tells the instructions back"
-    if brief and _echoes(words, brief.lower().split()):
+    if brief and (_echoes(text, brief) or _plays_both(text, brief)):
         return "it only repeats the brief"
     return differs_in_language(text, brief) if brief and tongue else None
 
 
-def _echoes(words: list[str], asked: list[str]) -> bool:
-    """Return True if an answer is the brief word for word, or the brief with a few words around it."""
-    if words == asked:
+def _says_something(text: str) -> bool:
+    """Return True if a text has a word, a symbol such as an emoji or an operator, or code."""
+    if _WORD_GATE.search(text) or _IN_CODE.search(text):
         return True
-    if len(asked) < _ECHO_WORDS or len(words) >= len(asked) + _ECHO_WORDS:
+    return any(unicodedata.category(char)[0] == "S" and char not in _MARKUP for char in text) or bool(_OPERATOR.fullmatch(text.strip()))
+
+
+def _echoes(text: str, brief: str) -> bool:
+    """Return True if an answer is the brief word for word, or the brief with a few words around it. A greeting may be returned."""
+    words, asked = text.lower().split(), brief.lower().split()
+    if words == asked:
+        return not is_greeting(brief)
+    if _UNSPACED.search(brief):
+        said, wanted = "".join(_LETTERS.findall(text.lower())), "".join(_LETTERS.findall(brief.lower()))
+        return len(wanted) >= _ECHO_LETTERS and len(said) < len(wanted) + _ECHO_LETTERS and wanted in said
+    return len(asked) >= _ECHO_WORDS and len(words) < len(asked) + _ECHO_WORDS and " ".join(_bare(asked)) in " ".join(_bare(words))
+
+
+def _plays_both(text: str, brief: str) -> bool:
+    """Return True if a text is a conversation with itself that begins with the brief: `User: …`."""
+    asked = " ".join(brief.lower().split())
+    return any(" ".join(turn[1].lower().split()) == asked for turn in _TURN.finditer(text))
+
+
+def _loops(text: str, words: list[str], brief: str) -> bool:
+    """Return True if a text says very little over and over. Rows of short cells do (a matrix, chords), and what the brief quotes may be
+    asked for many times.
+    """
+    few, parts = _few(words) or _few(_pairs(text)), _SAID.split(text)
+    may_repeat = "```" not in text and max(Counter(len(one.split()) for one in parts).values()) > _AGAIN  # equal ones are equally long
+    if not (few or may_repeat) or _is_grid(text):  # most answers end here
         return False
-    return " ".join(_bare(asked)) in " ".join(_bare(words))
+    said = _said(parts)
+    new = [one for one in said if not _is_quoted(one, brief)]
+    return bool(new or not said) and (few or (may_repeat and _repeats(new)))
 
 
-def _repeats(text: str) -> bool:
-    """Return True if a long sentence is repeated several times, outside of code."""
-    if "```" in text:
+def _said(parts: Sequence[str]) -> list[str]:
+    """Return the sentences of a text in bare words."""
+    found = (" ".join(_bare(one.lower().split())) for one in parts)
+    return [one for one in found if any(char.isalpha() for char in one)]
+
+
+def _pairs(text: str) -> list[str]:
+    """Return what stands for words in scripts without spaces: each two neighbours."""
+    return [run[at : at + 2] for run in _UNSPACED.findall(text) for at in range(len(run) - 1)]
+
+
+def _few(words: Sequence[str]) -> bool:
+    return len(words) >= _MANY and len(set(words)) * _VARIETY < len(words)
+
+
+def _is_grid(text: str) -> bool:
+    """Return True if a text is rows of short cells: a matrix, a board, chords."""
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    return len({len(row) for row in rows}) == 1 < min(len(rows), len(rows[0])) and all(len(cell) <= _CELL for row in rows for cell in row)
+
+
+def _repeats(said: list[str]) -> bool:
+    """Return True if most sentences are repeated ones. A refrain has verses between."""
+    often = {one: count for one, count in Counter(said).items() if count > _AGAIN}
+    return any(len(one.split()) >= 4 or len(one) >= _LONG for one in often) and sum(often.values()) >= _REFRAIN * len(said)
+
+
+def _is_quoted(sentence: str, brief: str) -> bool:
+    """Return True if a brief has a sentence in quotation marks or behind a colon."""
+    at = brief.lower().find(sentence)
+    return at > 0 and brief[:at].rstrip()[-1:] in _QUOTES
+
+
+def _no_words(text: str, words: list[str]) -> bool:
+    """Return True if much of a text is strings such as `xkqzrtv`, or what is left of a model's tokens: `<unk>`, `<0x0A>`, `Ġthe`.
+
+    The strings are long and without a vowel. In capitals they are codes; in Latin letters with marks, a language that does without.
+    """
+    if len(_TOKENS.findall(text)) >= max(3, _TOKEN_SHARE * len(words)):
+        return True
+    if text.isascii() and len(_ODD.findall(text)) < _FEW_ODD:  # most answers end here
         return False
-    sentences = re.split(r"(?<=[.!?])\s+|\n+", text)
-    if len(sentences) <= _AGAIN:
-        return False
-    said = Counter(" ".join(_bare(one.lower().split())) for one in sentences)
-    return any(count > _AGAIN and len(sentence.split()) >= 4 for sentence, count in said.items())
+    said = [word for word in _bare(text.split()) if len(word) >= 5 and word.isalpha() and not (word.isupper() and word.isascii())]
+    known = [word for word in said if word.isascii() or unicodedata.name(word[0], "").startswith(_WITH_VOWELS)]
+    odd = [word for word in known if not _has_vowel(word) or len(set(word)) == 1]
+    return len(odd) >= _FEW_ODD and len(odd) >= _NO_WORDS * len(known)
 
 
-def _no_words(words: list[str]) -> bool:
-    """Return True if much of a text is strings such as `xkqzrtv`: long, of Latin letters, and without a vowel."""
-    latin = [word for word in _bare(words) if word.isascii() and word.isalpha() and len(word) >= 5]
-    odd = [word for word in latin if _VOWELS.isdisjoint(word) or len(set(word)) == 1]
-    return len(odd) >= 3 and len(odd) >= _NO_WORDS * len(latin)
+def _has_vowel(word: str) -> bool:
+    small = word.lower()
+    return not (_VOWELS.isdisjoint(small) and (small.isascii() or _VOWELS.isdisjoint(unicodedata.normalize("NFD", small))))
 
 
 def _repeats_prompt(words: list[str], prompt: str, asked: str) -> bool:

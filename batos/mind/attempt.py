@@ -67,6 +67,7 @@ from batos.mind.model_needs import (
     model_named_for_pictures,
     needed_context,
     needs_named,
+    pictures_shown,
     pictures_together,
 )
 from batos.mind.router import Route, RoutingLimits, Shares, shares
@@ -123,9 +124,9 @@ class Attempt:
         self.decisions = Decisions(self.id, services.image, records=policy.keeps)
         self.direct, self.plain = dict(terms.direct), dict(terms.plain)
         self.earlier = False  # True if a version with another order of prompts began the mission: the journal's answers fit that order
-        self.conversation = ""  # earlier turns as one text, if the mission follows another
-        self.turns: tuple[tuple[str, str], ...] = ()  # the same conversation, turn by turn
-        self.shown: Shown = ()  # pictures of each of these turns, and of the brief
+        self.talk = prompts.EarlierTalk()  # the conversation before, if the mission follows another
+        self.told_by_user: dict[str, Any] | None = None  # the result, where the mission asks about its user and needs no model
+        self.shown: Shown = ()  # pictures of each turn of the conversation, and of the brief
         self._lent = model_named_for_pictures(mission.questions)
         self.follows_deep = False  # True if the mission that this one follows was thought about in several ways
         self._read: dict[str, tuple[Any, str | None]] = {}
@@ -151,7 +152,7 @@ class Attempt:
         self.inference.source.recall()
         self.evidence.load()
         self.decisions.recall()
-        self.earlier = bool(self.inference.recorded) and not self.decisions.has_approach
+        self.earlier = bool(self.inference.recorded) and not self.decisions.has_approaches
         if self.policy.reroutes:
             self.decisions.route = None
         if self.policy.rethinks:
@@ -306,7 +307,7 @@ class Attempt:
         mission = self.mission
         if mission.message or mission.schema or mission.has_own_pictures or mission.origin == "system":
             return None
-        return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name))
+        return errand_of(mission.brief, lambda name: self.services.image.read(has_read, name), alone=mission.context is None)
 
     async def decide(self) -> Route:
         """Choose the persona of this mission. Later calls return the same route."""
@@ -359,14 +360,16 @@ class Attempt:
             return ()
         return shares(brief, self.services.router.weights, ThinkingLimits.of(self.settings).voices)
 
-    def approach(self, persona: UvmObject, brief: str, *, inner: bool) -> Approach:
-        """Return how a persona is to think about a brief. Decided once.
+    async def approach(self, persona: UvmObject, brief: str, *, inner: bool) -> Approach:
+        """Return how a persona is to think about a brief. Decided once, when the size of its model is known.
 
         :param inner: True if the brief is a part of another cycle's brief.
         """
         if self.earlier:
             return Approach("facets", "it began so", "full")
         about = f"{persona.name} {brief}" if inner else brief
+        if not (self.gated or self._errand or self.decisions.has_approach(about)):  # an errand may need no model
+            await self.terms.learn(self.model_of(self.voice_of(persona)))
         return self.decisions.approach(about, lambda: self._approach(persona, brief, inner))
 
     def _approach(self, persona: UvmObject, brief: str, inner: bool) -> Approach:
@@ -427,13 +430,24 @@ class Attempt:
         """
         room = found.told if self.room is None and any(self.shown[:-1]) else prompts.narrower(found.told, self.room)
         if room is None:
-            raise InferenceFailed(
-                f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
-                "at a time: shorten it, raise num_ctx, or use a model with a longer context (`batos models --fit`)",
-                cause="too_long", model=found.cause.context["model"],
-            )  # fmt: skip
+            model = found.cause.context["model"]
+            raise InferenceFailed(f"{found.cause.message}; {prompts.TOO_LONG.format(model=model)}", cause="too_long", model=model)
         log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
         self.decisions.take_room(room)
+
+    def load_conversation(self, root: Root, mission: UvmObject) -> None:
+        """Load the conversation before the mission. Which part of it the prompts show is decided once."""
+        limits, decided = EvidenceLimits.of(self.settings), self.decisions.told_before
+        if decided is None and mission.context is not None and not self.inference.recorded:
+            context, answer = (int(self._options.get(name) or 0) for name in ("num_ctx", "num_predict"))
+            window = prompts.CHARS_A_TOKEN * max(context - answer, context // 2) if context else limits.former_bounds["chars"]
+            chars = min(limits.context_chars, window)
+            decided = prompts.conversation_range(root, mission, missions=limits.context_missions, chars=chars)
+            self.decisions.take_told_before(decided)
+        self.talk = prompts.earlier_talk(root, mission, decided, limits.former_bounds)
+        if images := self.mission.images:
+            self.shown = pictures_shown(images, self.id, self.talk.missions, ThinkingLimits.of(self.settings).images)
+        self.follows_deep = prompts.is_deep_before(root, mission)
 
     # --- voices
 
@@ -618,7 +632,7 @@ class Attempt:
     def moved(self, by: InferenceAsker, role: str, **facts: Any) -> None:
         """Report a cycle's transition to the watchers and to the log."""
         model = self.model_of(role)
-        if "." not in by.cycle:
+        if by.is_own:
             self._own = {"cycle": by.cycle, "model": model}
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)

@@ -6,7 +6,7 @@ daemon runs, such as the profile of models, is read when an attempt begins: `Att
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,10 @@ from batos.mind.text_likeness import TextLikeness
 from batos.tools.toolbox import Toolbox
 
 
+async def nothing_learnt(model: str) -> None:
+    """Learn nothing about a model: for an inference that says nothing of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptTerms:
     """Settings and models in force when an attempt begins; it ends with them."""
@@ -37,6 +41,8 @@ class AttemptTerms:
     """Returns the base of the model for a persona's role; the base has no persona's voice."""
     parameters: Callable[[str], int | None] = lambda model: None
     """Returns the number of parameters of a model by its name; None if it is not known."""
+    learn: Callable[[str], Awaitable[None]] = nothing_learnt
+    """Returns when it is known what a model can do, or that no Ollama says it now."""
     uses_tools: Callable[[str], bool | None] = lambda model: False
     """Returns True if a model can ask for tools by itself; None as long as that is not known: `Inference.digest` learns it."""
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -71,7 +71,7 @@ async def find_connection(attempt: Attempt) -> None:
     name = image.read(known_places.wanted_name, message["target"])
     if name is None:
         if image.read(_sought_by, meant) == attempt.id:
-            await _let(attempt, toolbox, meant, message)
+            await let_decide(attempt, toolbox, meant, message)
         return
     if target_of(attempt, message).target != message["target"]:
         return
@@ -85,7 +85,7 @@ async def find_connection(attempt: Attempt) -> None:
         attempt.decisions.take_tool_choice(mark, known)
     for origin, of in known["places"]:
         if origin == REMOVED and image.read(_sought_by, of) == attempt.id:  # it was put back, and the daemon was killed
-            await _let(attempt, toolbox, of, message, redirected=True)
+            await let_decide(attempt, toolbox, of, message, redirected=True)
             return
     by_name = {(one.origin, one.name): one for one in places}
     proposed = [by_name.get((origin, of)) for origin, of in known["places"]]
@@ -93,12 +93,12 @@ async def find_connection(attempt: Attempt) -> None:
         raise UnknownTarget(nothing_fits(name, message["selector"]))
     chosen = _chosen(attempt, name, message, [one for one in proposed if one is not None])
     if chosen.origin == CONNECTED:
-        await _let(attempt, toolbox, chosen.name, message, redirected=True)
+        await let_decide(attempt, toolbox, chosen.name, message, redirected=True)
     else:
         again = chosen.origin == REMOVED
         spec = chosen.spec if again else chosen.spec._replace(name=name)
         await _added(attempt, toolbox, spec, again=again)
-        await _let(attempt, toolbox, spec.name, message, redirected=spec.name != name)
+        await let_decide(attempt, toolbox, spec.name, message, redirected=spec.name != name)
 
 
 async def connect_for_errand(attempt: Attempt) -> None:
@@ -261,7 +261,7 @@ async def _added(attempt: Attempt, toolbox: Toolbox, spec: ConnectionSpec, *, ag
         raise InvalidInput(f"the name {spec.name!r} was taken meanwhile by another place, {held.spec.place}; send the message again")
 
 
-async def _let(attempt: Attempt, toolbox: Toolbox, name: str, message: Mapping[str, Any], *, redirected: bool = False) -> None:
+async def let_decide(attempt: Attempt, toolbox: Toolbox, name: str, message: Mapping[str, Any], *, redirected: bool = False) -> None:
     """Let the mission make the call that the message means, and record where the message goes if not to its own target.
 
     A message that means none of its operations goes to the only one that there is, if it has arguments and they fit.

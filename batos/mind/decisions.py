@@ -13,6 +13,7 @@ from typing import Any
 from batos.image import journal
 from batos.image.living_image import LivingImage
 from batos.mind.brief_analysis import Approach
+from batos.mind.prompts import ConversationRange
 from batos.mind.router import Route, Shares
 from batos.objects import Root
 
@@ -30,6 +31,8 @@ class Decisions:
         """The persona of the mission; None until it is chosen."""
         self.room: int | None = None
         """Greatest number of characters of a prompt, after a prompt exceeded the model's context; None: no limit."""
+        self.told_before: ConversationRange | None = None
+        """Earlier turns that the prompts show; None: not decided, or decided by a version that did not record it."""
         self._shares: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
         self._nearness: dict[bytes, float | None] = {}
@@ -42,6 +45,8 @@ class Decisions:
         read = self._image.read
         self._shares = read(journal.shared_of, self._mission)
         self.room = read(journal.room_of, self._mission)
+        told_before = read(journal.told_before_of, self._mission)
+        self.told_before = None if told_before is None else ConversationRange(*told_before)
         self._nearness = dict(read(journal.nearness_of, self._mission))
         self._approaches = {mark: Approach(*fields) for mark, fields in read(journal.approaches_of, self._mission).items()}
         self._choices = {mark: json.loads(text) for mark, text in read(journal.choices_of, self._mission).items()}
@@ -50,7 +55,7 @@ class Decisions:
         self.route = self.route if record is None else Route.from_record(record)
 
     @property
-    def has_approach(self) -> bool:
+    def has_approaches(self) -> bool:
         """Return True if it was decided how to think about the brief, or about a part of it."""
         return bool(self._approaches)
 
@@ -63,6 +68,11 @@ class Decisions:
         """Decide how many characters a prompt may tell; None: all."""
         self.room = room
         self._record(journal.set_room, room)
+
+    def take_told_before(self, told: ConversationRange) -> None:
+        """Decide which earlier turns the prompts show."""
+        self.told_before = told
+        self._record(journal.set_told_before, told)
 
     def shares(self, brief: str, decide: Callable[[], Shares]) -> Shares:
         """Return the personas that a brief needs, each with its part; `decide` is called once for each brief."""
@@ -82,6 +92,10 @@ class Decisions:
             self._approaches[mark] = decide()
             self._record(journal.add_approach, mark, tuple(self._approaches[mark]))
         return self._approaches[mark]
+
+    def has_approach(self, about: str) -> bool:
+        """Return True if it was decided how to think about a brief (see `approach`)."""
+        return journal.mark_of(about) in self._approaches
 
     def forget_approaches(self) -> None:
         """Decide anew how to think about each brief."""
@@ -121,6 +135,8 @@ class Decisions:
         """Record all decisions that are made. Part of a transaction; what is recorded already stays."""
         if self.route is not None:
             journal.set_route(root, self._mission, self.route.to_record())
+        if self.told_before is not None:
+            journal.set_told_before(root, self._mission, self.told_before)
         for mark, shares in self._shares.items():
             journal.add_shared(root, self._mission, mark, shares)
         for mark, approach in self._approaches.items():

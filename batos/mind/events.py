@@ -6,6 +6,7 @@ Also the interfaces by which a mission of the system's own proposes a change; wh
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
@@ -69,6 +70,14 @@ class Events:
                 one()
 
         return stop
+
+    def follow_with(self, origin: Callable[[str], str]) -> Callable[[str, Watcher], Callable[[], None]]:
+        """Return `follow` for events that also name the origin of their mission.
+
+        :param origin: returns the origin of a mission.
+        """
+        known = functools.lru_cache(_ENDS_KEPT)(origin)
+        return lambda kind, watcher: self.follow(kind, lambda event: watcher({**event, "origin": known(event["id"])}))
 
     def heard(self, mission: str, kind: str) -> bool:
         """Return True if a client or a part of the daemon receives events of this kind of this mission."""

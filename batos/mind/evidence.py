@@ -41,6 +41,7 @@ _MARK = re.compile(r"\s?\[(\d{1,3})\]")
 _MARKS_ONLY = re.compile(r"(?:\[\d{1,3}\]\W?)+")
 _ASKS = re.compile(r"[?？]\W{0,5}$")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
+_FORMER_BOUNDS = {"missions": 6, "chars": 4000}  # of versions that did not follow the window
 _WORD = re.compile(r"[^\W\d_]+")  # letters only
 _FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # brackets right after a word may be an index: `rows[0]`
 
@@ -53,10 +54,17 @@ class EvidenceLimits(Limits):
     """Greatest number of characters of passages from memory in a prompt."""
     alike: float = limit(0.3, ge=-1, le=1)
     """Cosine with a brief from which a passage counts as relevant."""
-    context_missions: int = limit(6, ge=0, le=100)
+    context_missions: int = limit(100, ge=0, le=100)
     """Greatest number of earlier missions of a conversation in a follow-up's prompt; 0: none."""
-    context_chars: int = limit(4000, ge=0, le=1_000_000)
-    """Greatest number of characters of earlier missions in a prompt, newest first; 0: none."""
+    context_chars: int = limit(1_000_000, ge=0, le=1_000_000)
+    """Greatest number of characters of earlier missions in a prompt, newest first; 0: none. The window of the model may allow less."""
+
+    @property
+    def former_bounds(self) -> dict[str, int]:
+        """Return the bounds of a conversation for a mission that began under a version which did not record them."""
+        given = {"missions": self.context_missions, "chars": self.context_chars}
+        unset = {"missions": type(self)().context_missions, "chars": type(self)().context_chars}
+        return {name: _FORMER_BOUNDS[name] if value == unset[name] else value for name, value in given.items()}
 
 
 class RecalledPassage(NamedTuple):

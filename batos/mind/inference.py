@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from batos.bridge.inference import ChatRequest, Inference
+from batos.bridge.inference import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, BatosSignal, InferenceFailed
@@ -79,6 +79,11 @@ class InferenceAsker(NamedTuple):
     cycle: str = ""
     state: str = ""
     persona: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Return True if the cycle is the mission's own, inside no other."""
+        return "." not in self.cycle
 
     def label(self, part: str | None) -> str:
         """Return the four words that the journal keeps of it."""
@@ -184,7 +189,7 @@ class JournaledAnswers(dict[tuple[bytes, int], InferenceRecord]):
         return next(own, free[0])
 
 
-def is_full(reply: InferenceRecord, options: Mapping[str, Any]) -> bool:
+def is_full(reply: InferenceRecord | ChatReply, options: Mapping[str, Any]) -> bool:
     """Return True if an answer ended because the context was full, before it had as many tokens as it may."""
     context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
     full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context

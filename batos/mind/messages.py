@@ -310,7 +310,7 @@ def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
         if sorted(_parts(name)) == sorted(_parts(word)):
             found.append((0, name))
         elif min(len(plain), len(other)) > 2 * allowed and abs(len(plain) - len(other)) <= allowed:
-            slips = _distance(plain, other)
+            slips = min(_distance(plain, other), _distance("".join(sorted(_parts(word))), "".join(sorted(_parts(name)))))
             if slips <= allowed:
                 found.append((slips, name))
     return [name for _, name in sorted(found)]

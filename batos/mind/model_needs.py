@@ -218,6 +218,15 @@ def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequ
     return found if any(found) else ()
 
 
+def pictures_left_out(images: Sequence[Mapping[str, Any]], shown: Shown) -> int:
+    """Return the number of pictures of earlier missions that no prompt shows: all was too long, their turns are not told, or there are more
+    than the setting `thinking.images` allows.
+
+    :param shown: as of `pictures_shown`; empty if only the mission's own are.
+    """
+    return sum("of" in one for one in images) - sum(map(len, shown[:-1]))
+
+
 def pictures_together(found: Shown) -> Shown:
     """Return the pictures for a prompt that has the conversation as a text: all go with the prompt, in their order."""
     every = dict.fromkeys(digest for turn in found for digest in turn)

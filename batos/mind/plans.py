@@ -136,6 +136,9 @@ def sentences(text: str) -> list[str]:
     return _BETWEEN.split(text.strip())
 
 
+_CONTENT = re.compile(r"\b(?:\d+\b|\w{4})")
+
+
 def content(text: str) -> set[str]:
     """Return the content words of a text, cut to their first four letters, and its numbers."""
-    return {word if word.isdigit() else word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3 or word.isdigit()}
+    return set(_CONTENT.findall(text.lower()))

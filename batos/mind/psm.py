@@ -34,6 +34,7 @@ from batos.mind.router import Route
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.resources import charged_task
 
+_COMPARED = 5000  # characters of the conversation, the newest, with which an answer is compared
 COLD = 0.2  # temperature for answers of a fixed form, and for a repeated request
 
 
@@ -46,7 +47,7 @@ async def idle(cycle: UvmObject) -> str:
         cycle.depth, cycle.depth_why, cycle.flavour, cycle.parts, cycle.facets = "direct", "a method answers it", "off", (), ()
         cycle.call = tuple(call)
         return "DECOMPOSING"
-    approach = attempt.approach(cycle.persona, str(cycle.brief), inner=inner)
+    approach = await attempt.approach(cycle.persona, str(cycle.brief), inner=inner)
     cycle.depth, cycle.depth_why, cycle.flavour = approach
     cycle.parts, cycle.facets = (), ()
     if approach.depth == "direct":
@@ -93,7 +94,7 @@ async def decompose(cycle: UvmObject) -> str:
     role, system = _voice(cycle)
     needs: list[str]
     try:
-        more = _with(cycle, (await _within(cycle)).turns)
+        more = _with(cycle, await _turns(cycle))
         found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # the service failed; the form of the answers is not the reason
@@ -232,7 +233,8 @@ async def synthesize(cycle: UvmObject) -> str:
     """
     voices, told = cycle._tmp_synthesis_, await _within(cycle)
     if "said" in cycle._slots:
-        return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
+        # no model read what is left out
+        return _woven(cycle, cycle._slots.pop("said"), (), told._replace(left_out=()), whole=True)
     found = told.passages
     schema = current().mission.schema if depth_of(cycle) == 1 else None
     keeps = _memory_test(cycle, found) if not schema and not current().shown else None  # passages do not contain what a picture shows
@@ -360,7 +362,8 @@ async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
         (doubt := answer_checks.differs_in_language(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown
     ):  # the brief does not contain what a picture shows
         return doubt
-    asked = [said for said in (attempt.services.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
+    before = attempt.talk.text[-_COMPARED:]
+    asked = [said for said in (attempt.services.router.window(cycle.brief), before, " ".join(cycle.asked)) if said]
     return answer_checks.FOREIGN if await answer_checks.is_foreign(text, asked, attempt.nearness) else None
 
 
@@ -424,12 +427,21 @@ async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
 
 async def _within(cycle: UvmObject) -> prompts.PromptParts:
     """Return the parts of the brief, the conversation and the passages from memory that fit."""
-    attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
+    attempt, brief, direct, own = current(), str(cycle.brief), cycle.depth == "direct", depth_of(cycle) == 1
     found = await attempt.evidence.about(brief, gated=attempt.gated)
-    if depth_of(cycle) == 1:
+    if own:
         found = (*attempt.tools.passages(attempt.settings.tools.result_chars), *found)
-    before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
-    return prompts.fitted_to_window(brief, before, turns, found, attempt.room)
+    if direct and not own:  # its brief is a part of another cycle's, which has the conversation
+        return prompts.fitted_to_window(brief, "", (), found, attempt.room)
+    talk = attempt.talk
+    before, turns = ("", talk.turns) if direct else (talk.text, ())
+    words = talk.instructions if own else ""
+    return prompts.fitted_to_window(brief, before, turns, found, attempt.room, untold=talk.untold, gap=talk.gap, instructions=words)
+
+
+async def _turns(cycle: UvmObject) -> tuple[tuple[str, str], ...]:
+    """Return the turns of the conversation that go with a prompt; a cycle that is not direct has the conversation in the prompt."""
+    return (await _within(cycle)).turns if cycle.depth == "direct" else ()
 
 
 async def _evidence(cycle: UvmObject) -> tuple[evidence.RecalledPassage, ...]:
@@ -460,7 +472,7 @@ async def _ask(
     cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plainer: bool = False, **more: Any
 ) -> ChatReply:
     role, system = _voice(cycle, persona, plainer=plainer)
-    attempt, turns = current(), (await _within(cycle)).turns
+    attempt, turns = current(), await _turns(cycle)
     options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
     if warmth is not None:
         options["temperature"] = warmth
@@ -607,7 +619,8 @@ async def run_cycle(cycle: UvmObject, attempt: Attempt) -> None:
 
 
 async def _run(cycle: UvmObject, attempt: Attempt) -> None:
-    if depth_of(cycle) == 1:
+    own = depth_of(cycle) == 1
+    if own:
         attempt.persona, attempt.why = cycle.persona.name, cycle.why
     _announce(cycle, attempt, why=cycle.why)
     after = 0
@@ -629,7 +642,7 @@ async def _run(cycle: UvmObject, attempt: Attempt) -> None:
             _announce(cycle, attempt, error=as_error(e).to_wire())
             raise
         _move(cycle, following)
-        if following != "COMPLETE" or depth_of(cycle) > 1:  # the commit announces the end of the mission's own cycle
+        if following != "COMPLETE" or not own:  # the commit announces the end of the mission's own cycle
             _announce(cycle, attempt)
 
 
@@ -640,7 +653,7 @@ def _move(cycle: UvmObject, state: str) -> None:
 
 def _announce(cycle: UvmObject, attempt: Attempt, **facts: object) -> None:
     asker = asker_of(cycle)
-    if depth_of(cycle) == 1:
+    if asker.is_own:
         attempt.state = asker.state
         if attempt.state != FAILED:
             attempt.reached = attempt.state

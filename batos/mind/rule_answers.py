@@ -86,6 +86,7 @@ _POINTS_BACK = re.compile(
     r"\W{0,5}(?:it|its|he|she|they|his|her|this|that|these|those|er|sie|es|dieser?|dieses|il|elle|ils|elles|él|ella|ellos|lui|lei|ele|ela|hij|zij)\b",
     re.I,
 )
+_OWNED = re.compile(r"([^\W\d_]{2,40})['’]s((?: [\w-]{1,30}){1,3})")
 
 
 class Quote(NamedTuple):
@@ -132,9 +133,9 @@ def quotes(brief: str, found: Sequence[RecalledPassage]) -> list[Quote]:
     if not fitting:
         return []
     most = max(share for _, share in fitting)
-    wants = wanted_by(brief)
+    wants, owners = wanted_by(brief), {word for owner in _OWNED.finditer(brief) for word in _words(owner[1])}
     chosen = [n for n, share in fitting if share >= _BESIDE * most]
-    return [Quote(n, text) for n in chosen if (text := _answering(subject, wants, found[n - 1]))][:_PASSAGES]
+    return [Quote(n, text) for n in chosen if (text := _answering(subject, wants, owners, found[n - 1]))][:_PASSAGES]
 
 
 def quotes_text(quoted: Iterable[Quote]) -> str:
@@ -162,8 +163,11 @@ def _share(subject: Subject, passage: RecalledPassage) -> float:
     return len(held) / len(asked)
 
 
-def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: RecalledPassage) -> str:
-    """Return the parts of a passage that answer, unchanged; empty if the passage lacks the wanted kind of fact."""
+def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], owners: set[str], passage: RecalledPassage) -> str:
+    """Return the parts of a passage that answer, unchanged; empty if the passage lacks the wanted kind of fact.
+
+    :param owners: words of those whose thing is asked about: "Anna's birthday".
+    """
     if not _has(wants, passage.text):
         return ""
     parts = list(_parts(passage.text))
@@ -171,6 +175,10 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Reca
         parts.pop()  # the prompt's limit cut the passage there
     left = set(subject.words) - _contained_words(subject.words, set(_words(f"{passage.title} {passage.about}")))
     held = _handed_on(parts, set(subject.words))
+    of_others = {at for at, part in enumerate(parts) if _is_of_another(part, subject, owners)}
+    held = [set() if at in of_others else one for at, one in enumerate(held)]
+    if of_others and not any(held):
+        return ""
     if not any(held):  # only the title names the subject
         return passage.text if len(passage.text) <= _WHOLE else "\n".join(_parts_within_limit(parts))
     if not any(one & left for one in held):
@@ -188,22 +196,42 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Reca
         left -= held[best]
     # the parts lack words or the wanted fact: the next part may have them
     if (left and not wants) or not _has(wants, *(parts[at] for at in taken)):
-        taken |= {at + 1 for at in taken if at + 1 < len(parts)}
+        taken |= {at + 1 for at in taken if at + 1 < len(parts) and at + 1 not in of_others}
     if not _has(wants, *(parts[at] for at in taken)):
         return ""
     listed = {at + 1 + more for at in taken if _ANNOUNCES.search(parts[at]) for more in range(_items_after(parts, at + 1))}
-    back = {at - 1 for at in taken if at and at - 1 not in taken and _POINTS_BACK.match(parts[at])}
+    back = {_antecedent(parts, at) for at in taken} - taken
     shown = sorted(taken | listed | back)
     return _joined(passage.text, [parts[at] for at in shown])
 
 
+def _antecedent(parts: Sequence[str], at: int) -> int:
+    """Return the index of the part that names what a part speaks of; a part that does not begin with a pronoun names it itself."""
+    while at and _POINTS_BACK.match(parts[at]):
+        at -= 1
+    return at
+
+
+def _is_of_another(part: str, subject: Subject, owners: set[str]) -> bool:
+    """Return True if a part names another owner of what is asked: "Ben's birthday" for "Anna's birthday", or "my birthday"."""
+    if not (owners or subject.own):
+        return False
+    whose = [set(_words(owned[1])) for owned in _OWNED.finditer(part) if _contained_words(subject.words, set(_words(owned[2])))]
+    return bool(whose) and not any(_contained_words(owners, one) for one in whose)
+
+
 def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
-    """Return for each part which of these words it holds; the words of a question count for the part after it."""
+    """Return for each part which of these words it holds.
+
+    The words of a question count for the part after it. Those of a part count for the next one if that begins with a pronoun.
+    """
     held = [set() if _HEADING.match(part) else _contained_words(left, set(_words(part))) for part in parts]
     for at, part in enumerate(parts[:-1]):
         if _HEARSAY.search(part):
             held[at + 1] |= held[at]
             held[at] = set()
+        elif _POINTS_BACK.match(parts[at + 1]):
+            held[at + 1] |= held[at]
     return held
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from batos.mind.brief_values import NAME, QUOTED, folded, values_of, words_of
 from batos.mind.tool_facts import Kind, ToolFacts, facts_of, kinds_given, marks_of
@@ -33,6 +34,8 @@ _LOOKUPS, _PLAUSIBLE = 2, 0.5  # lookups that come first, and the least share of
 _OWN, _VERB, _MAKING = 0.2, 0.2, 0.1
 _CHAIN, _SEEKS, _NEEDS = 3, 0.3, 0.3  # tools of a chain; what speaks for one that seeks, and against one that needs something itself
 _KEPT = 4  # catalogues that are remembered
+ON_LINE = 4
+"""Greatest number of tools on a line."""
 _CLAUSE_END = re.compile(r"[.;:!?,]\s|\s(?:and|then|und|dann|et|puis|y|luego)\s", re.IGNORECASE)
 _MINE = re.compile(r"\b(?:my|mine|I|me|mein\w?|ich|mon|mes|je|mi|mis|yo)\b")
 _REMOVES = re.compile(
@@ -64,6 +67,8 @@ class ToolCatalogue:
         self._gives = [kinds_given(one, set(self.labels), self._marks) for one in self._facts]
         counts = Counter(stem for one in self._facts for stem in {*one.words, *one.answers})
         self._rarity = {stem: math.log(1 + len(tools) / count) for stem, count in counts.items()}
+        self._path_rarity = [math.fsum(self._rarity[stem] for stem in one.path_words) for one in self._facts]
+        self._shared_words: dict[tuple[int, int], float] = {}
         self._callers = {
             kind: min(able, key=lambda at: (len(self._facts[at].path), at))
             for kind in self.labels
@@ -82,7 +87,7 @@ class ToolCatalogue:
     def by_words(self, text: str, k: int) -> list[int]:
         """Return the places of the `k` tools that share most with a text, by words alone, in their order here."""
         known, said = self._known(text), _said(text)
-        rated = [self._shared(at, known, {}) + _PATH * self._path_share(at, said, set()) for at in range(len(self.tools))]
+        rated = [_worth(self._shares(at, known, said), ()) for at in range(len(self.tools))]
         return sorted(sorted(range(len(rated)), key=lambda at: -rated[at])[:k])
 
     def plausibility(self, named: Sequence[NamedThing], alike: Sequence[Sequence[float]] | None) -> dict[Kind, float]:
@@ -105,50 +110,95 @@ class ToolCatalogue:
         :param near: likeness of each tool to the text.
         :param plausible: what `plausibility` says of the names in it; None where it has none.
         """
+        return list(islice(self._ordered(text, near, plausible or {}), k))
+
+    def lines(
+        self, text: str, near: Sequence[float], k: int, owners: Sequence[str], plausible: Mapping[Kind, float] | None = None
+    ) -> list[list[int]]:
+        """Return the places of the tools that are offered in at most `k` lines. The other parameters are those of `taken`.
+
+        Tools that read parts of one resource and require the same share a line, at most four of them (`ToolFacts.resource`): those that
+        would be taken, then those that are most alike.
+
+        :param owners: the connection of each tool. Tools of two connections share no line.
+        """
+        found: list[list[int]] = []
+        for at in self._ordered(text, near, plausible or {}):
+            room = next((line for line in found if len(line) < ON_LINE and self._go_together(line, at, owners)), None)
+            if room is not None:
+                room.append(at)
+            elif len(found) < k:
+                found.append([at])
+            else:
+                break
+        shown = {at for line in found for at in line}
+        for line in found:
+            rest = sorted((at for at in range(len(near)) if at not in shown), key=lambda at: -near[at])
+            for at in rest:
+                if len(line) < ON_LINE and self._go_together(line, at, owners):
+                    line.append(at)
+                    shown.add(at)
+        return found
+
+    def _ordered(self, text: str, near: Sequence[float], plausible: Mapping[Kind, float]) -> Iterator[int]:
+        """Yield the places of all tools in the order in which they are taken."""
         said, known = _said(text), self._known(text)
-        base = [near[at] + self._asked(at, text, plausible or {}) for at in range(len(self.tools))]
+        base = [near[at] + self._asked(at, text, plausible) for at in range(len(self.tools))]
         found: dict[int, None] = {}
-        if plausible:
-            ordered = sorted(plausible, key=lambda kind: -plausible[kind])[:_LOOKUPS]
-            for kind in ordered:
-                if plausible[kind] >= _PLAUSIBLE * plausible[ordered[0]] and len(found) < k:
-                    found[max(self.lookups[kind], key=base.__getitem__)] = None
-        met: dict[str, float] = {}
+        ordered = sorted(plausible, key=lambda kind: -plausible[kind])[:_LOOKUPS]
+        for kind in ordered:
+            if plausible[kind] >= _PLAUSIBLE * plausible[ordered[0]]:
+                lookup = max(self.lookups[kind], key=base.__getitem__)
+                if lookup not in found:
+                    yield lookup
+                found[lookup] = None
+        shares = [self._shares(at, known, said) for at in range(len(self.tools))]
+        met: set[str] = set()
         doubled = [max((self._common(at, other) for other in found), default=0.0) for at in range(len(self.tools))]
-        while len(found) < min(k, len(self.tools)):
-            rated = [
-                one + _WORDS * self._shared(at, known, met) + _PATH * self._path_share(at, said, met.keys()) - _ALIKE * doubled[at]
-                for at, one in enumerate(base)
-            ]
+        while len(found) < len(self.tools):
+            rated = [one + _worth(shares[at], met) - _ALIKE * doubled[at] for at, one in enumerate(base)]
             best = max((at for at in range(len(rated)) if at not in found), key=rated.__getitem__)
-            for at in self._chain(best, rated, found)[: k - len(found)]:
+            for at in self._chain(best, rated, found):
                 found[at] = None
-                met |= dict.fromkeys(known.keys() & self._facts[at].words.keys(), _AGAIN)
+                yield at
+                met |= known.keys() & self._facts[at].words.keys()
                 doubled = [max(one, self._common(at, other)) for other, one in enumerate(doubled)]
-        return list(found)
+
+    def _go_together(self, line: Sequence[int], at: int, owners: Sequence[str]) -> bool:
+        """Return True if one call can say which tool it is of: all read parts of one resource, and what they take under one name has one
+        type."""
+        if not self._facts[at].resource or (self._facts[at].resource, owners[at]) != (self._facts[line[0]].resource, owners[line[0]]):
+            return False
+        two = self.tools[at].parameters.get("properties") or {}
+        others = (self.tools[one].parameters.get("properties") or {} for one in line)
+        return all(_plain(one[name]) == _plain(two[name]) for one in others for name in one.keys() & two.keys())
 
     def _known(self, text: str) -> dict[str, float]:
         """Return the words of a text that a tool has, with their rarity."""
         return {stem: self._rarity[stem] for stem in _said(text) if stem in self._rarity}
 
-    def _shared(self, at: int, known: Mapping[str, float], met: Mapping[str, float]) -> float:
-        words, answers = self._facts[at].words, self._facts[at].answers
-        whole = math.fsum(known.values())
-        gain = math.fsum(
-            rare * max(words.get(stem, 0.0), _ANSWERED * answers.get(stem, 0.0)) * met.get(stem, 1.0) for stem, rare in known.items()
-        )
-        return gain / (whole * _SHORT) ** 0.5 if whole else 0.0
+    def _shares(self, at: int, known: Mapping[str, float], said: frozenset[str]) -> list[tuple[str, float]]:
+        """Return what each word of a text says for a tool, by the tool's words and by its path; `_worth` adds it up.
 
-    def _path_share(self, at: int, said: frozenset[str], met: Collection[str]) -> float:
-        path = self._facts[at].path_words
-        whole = math.fsum(self._rarity[stem] for stem in path)
-        return math.fsum(self._rarity[stem] * (_AGAIN if stem in met else 1.0) for stem in path & said) / whole if whole else 0.0
+        :param known: the words that a tool has, with their rarity.
+        :param said: all words of the text.
+        """
+        one = self._facts[at]
+        whole, whole_path = math.fsum(known.values()), self._path_rarity[at]
+        thinned = _WORDS / (whole * _SHORT) ** 0.5 if whole else 0.0
+        told = {stem: max(one.words.get(stem, 0.0), _ANSWERED * one.answers.get(stem, 0.0)) for stem in known}
+        by_words = [(stem, thinned * rare * told[stem]) for stem, rare in known.items() if told[stem]]
+        return by_words + [(stem, _PATH * self._rarity[stem] / whole_path) for stem in one.path_words & said]
 
     def _common(self, at: int, other: int) -> float:
         """Return the share of the words of two tools that both have, by rarity."""
-        one, two = self._facts[at].words.keys(), self._facts[other].words.keys()
-        whole = math.fsum(self._rarity[stem] for stem in one | two)
-        return math.fsum(self._rarity[stem] for stem in one & two) / whole if whole else 0.0
+        key = (min(at, other), max(at, other))
+        if (share := self._shared_words.get(key)) is None:
+            one, two = self._facts[at].words.keys(), self._facts[other].words.keys()
+            whole = math.fsum(self._rarity[stem] for stem in one | two)
+            share = math.fsum(self._rarity[stem] for stem in one & two) / whole if whole else 0.0
+            self._shared_words[key] = share
+        return share
 
     @staticmethod
     def _tells_of_caller(one: ToolFacts) -> bool:
@@ -218,6 +268,19 @@ def names_in(text: str) -> list[NamedThing]:
         agent = behind[:2] in ("'s", "’s") or _AGENT_BEFORE.search(before) is not None
         names.append(NamedThing(one.value, frozenset(beside), agent))
     return list({name.text: name for name in names}.values())[:NAMES]
+
+
+def _worth(shares: Sequence[tuple[str, float]], met: Collection[str]) -> float:
+    """Return what words say for a tool; those that were met before count less."""
+    return math.fsum(_AGAIN * share if stem in met else share for stem, share in shares)
+
+
+def _plain(schema: Any) -> Any:
+    """Return a parameter's schema without what it says in words."""
+    return {name: told for name, told in schema.items() if name not in _SAYS} if isinstance(schema, Mapping) else schema
+
+
+_SAYS = frozenset({"description", "title", "example", "examples", "default"})
 
 
 def _said(text: str) -> frozenset[str]:

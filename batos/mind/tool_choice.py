@@ -2,7 +2,8 @@
 
 Offered are a few of the tools (`offered`, `batos.mind.tool_catalogue`). Then one of two drivers chooses:
 
-* native: a model that can use tools is given them in its own form, and asks for one call or several;
+* native: a model that can use tools is given them in its own form, and asks for one call or several. Operations that read parts of one
+  resource are one function there, whose argument `operation` says which is called (`offered_lines`);
 * by schema, for any other model: each offered tool is rated by its likeness to the brief and by the arguments that rules read from the
   brief (`batos.mind.argument_reader`); a model is asked, constrained by their schemas, for required arguments that the rules leave open.
 
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 from batos.bridge.inference import ChatReply
 from batos.bridge.structured_output import json_values
 from batos.errors import InferenceFailed
+from batos.mind import prompts
 from batos.mind.argument_reader import (
     ArgumentReading,
     Path,
@@ -37,7 +39,7 @@ from batos.mind.argument_reader import (
 from batos.mind.brief_values import frame_of, stem_of, words_of
 from batos.mind.json_schema import problem_with
 from batos.mind.tool_catalogue import CLAUSE, TITLE, ToolCatalogue, catalogue_of, clauses_of, names_in
-from batos.mind.tool_facts import Kind, title_of
+from batos.mind.tool_facts import Kind, facts_of, title_of
 from batos.tools.definitions import ToolDefinition
 
 OFFERED, READ, CALLS = 8, 3, 8
@@ -51,9 +53,12 @@ LIKE = 0.22
 _EVIDENT, _NAMED, _OPEN = 0.2, 0.15, 0.5  # weights of these shares
 _FRAME, _FRAME_WORDS = 0.9, 3  # weight of the likeness of a brief without its values, and the least number of its words
 _UNLIKE = 0.25  # distance from the most alike tool past which arguments are not read
-_TEXT_CHARS, _ANSWER_CHARS, _ABOUT_CHARS = 2000, 300, 160
+_GAP = "\n…\n"  # between the beginning and the end of a text that is only compared
+_TEXT_CHARS, _ANSWER_CHARS, _ABOUT_CHARS, _MEANING_CHARS = 2000, 300, 160, 80
 _SCHEMA_DEPTH, _SCHEMA_PARTS = 8, 400
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
+OPERATION = "operation"
+"""Name of the argument by which a function of several tools is told which is called, unless a tool has a parameter of that name."""
 
 Likeness = Callable[[Sequence[str], Sequence[str]], Awaitable[list[list[float]] | None]]
 """Returns the cosine of each text of the first to each of the second; None if no embedder answers (`batos.mind.text_likeness`)."""
@@ -131,9 +136,46 @@ async def offered(
     """Return `k` tools for a text, the most alike first, each with its likeness: those that are most like it, share its words, do what it
     asks for, and are needed by one another (`batos.mind.tool_catalogue`).
     """
+    rated = await _rated(text, tools, k, likeness)
+    chosen = list(range(len(rated.tools)))
+    if rated.held is not None:
+        chosen = rated.held.taken(rated.text, rated.near, max(0, k), rated.plausible)
+    return sorted(((rated.tools[at], rated.alike[at]) for at in chosen), key=lambda pair: -pair[1])
+
+
+async def offered_lines(
+    text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None
+) -> list[tuple[ToolOffer, ...]]:
+    """Return the tools that are offered in `k` lines: as `offered`, but tools that read parts of one resource share a line, so that there
+    are more of them (`ToolCatalogue.lines`). Where there are at most `k` tools, each has its own line."""
+    rated = await _rated(text, tools, k, likeness)
+    if rated.held is None:
+        lines = [[at] for at in range(len(rated.tools))]
+    else:
+        owners = [offer.name.partition(".")[0] for offer in rated.tools]
+        lines = rated.held.lines(rated.text, rated.near, max(0, k), owners, rated.plausible)
+    lines.sort(key=lambda line: -max(rated.alike[at] for at in line))
+    return [tuple(rated.tools[at] for at in line) for line in lines]
+
+
+class _Rated(NamedTuple):
+    """Tools that may be offered, and what speaks for each."""
+
+    text: str
+    tools: Sequence[ToolOffer]
+    alike: Sequence[float]
+    """likeness of each to the text"""
+    near: Sequence[float] = ()
+    """the same, or to a clause of it"""
+    held: ToolCatalogue | None = None
+    """None where all of them are offered"""
+    plausible: dict[Kind, float] | None = None
+
+
+async def _rated(text: str, tools: Sequence[ToolOffer], k: int, likeness: Likeness | None) -> _Rated:
     if not tools:
-        return []
-    text = text[:_TEXT_CHARS]
+        return _Rated(text, (), ())
+    text = prompts.without_middle(text, _TEXT_CHARS, _GAP)  # what is asked for is at the beginning or at the end
     if len(tools) > COMPARED:
         tools = [tools[at] for at in catalogue_of([offer.tool for offer in tools]).by_words(text, COMPARED)]
     frame, clauses = frame_of(text), clauses_of(text)
@@ -144,15 +186,12 @@ async def offered(
     else:  # a long value would hide what is asked for
         alike = [max(whole, _FRAME * frame) for whole, frame in zip(rows[0], rows[len(asked) - 1], strict=True)]
         near = alike
-    if len(tools) > k:
-        held = catalogue_of([offer.tool for offer in tools])
-        if likeness is not None and rows is not None:
-            near = await _nearer(alike, rows[len(asked) :], [*asked, *clauses], held, likeness)
-        plausible = await _plausible(text, held, likeness)
-        chosen = held.taken(text, near, max(0, k), plausible)
-    else:
-        chosen = list(range(len(tools)))
-    return sorted(((tools[at], alike[at]) for at in chosen), key=lambda pair: -pair[1])
+    if len(tools) <= k:
+        return _Rated(text, tools, alike)
+    held = catalogue_of([offer.tool for offer in tools])
+    if likeness is not None and rows is not None:
+        near = await _nearer(alike, rows[len(asked) :], [*asked, *clauses], held, likeness)
+    return _Rated(text, tools, alike, near, held, await _plausible(text, held, likeness))
 
 
 async def _nearer(
@@ -177,7 +216,7 @@ async def _plausible(text: str, held: ToolCatalogue, likeness: Likeness | None) 
 
 def _shared(text: str, offer: ToolOffer) -> float:
     """Return the likeness of a tool by words alone: the share of its words that the text has, as far as a cosine would be."""
-    said = {word.stem for word in words_of(text[:_TEXT_CHARS]) if word.stem}
+    said = {word.stem for word in words_of(prompts.without_middle(text, _TEXT_CHARS, _GAP)) if word.stem}
     about = {stem for stem in map(stem_of, re.findall(r"[^\W_]+", offer.about)) if stem}
     return min(1.0, 1.6 * len(said & about) / len(about) ** 0.5 / max(1.0, len(said) ** 0.5)) if about else 0.0
 
@@ -199,29 +238,89 @@ async def choose(
         unlike it is.
     :raises InferenceFailed: as the model's answer fails.
     """
+    if services.ask_with_tools is not None and offers:
+        return await _natively(text, await offered_lines(text, offers, k, services.likeness), services.ask_with_tools, again)
     best = await offered(text, offers, k, services.likeness)
     if not best:
         return ToolChoice((), "no tool is offered")
-    if services.ask_with_tools is not None:
-        return await _natively(text, [offer for offer, _ in best], services.ask_with_tools, again)
     return await _by_schema(text, best, services, again, floor)
 
 
 # --- native tool calling
 
 
-async def _natively(text: str, offers: Sequence[ToolOffer], ask: AskWithTools, again: FailedCall | None) -> ToolChoice:
-    names: dict[str, ToolOffer] = {}
-    for offer in offers:
-        name = _NAME.sub("_", offer.name)[:60]
-        names[name if name not in names else f"{name}_{len(names)}"] = offer
-    tools = tuple(_native_form(name, offer.tool) for name, offer in names.items())
+class ToolFunction(NamedTuple):
+    """Function that a model is given: one tool, or several of which an argument says which is called."""
+
+    name: str
+    offers: tuple[ToolOffer, ...]
+    which: str
+    """the name of that argument; empty for one tool"""
+
+    def form(self) -> dict[str, Any]:
+        """Return it as Ollama takes it."""
+        description, parameters = self.offers[0].tool.description, self._parameters(self.offers[0].tool)
+        if self.which:
+            said = "; ".join(f"{offer.tool.name}: {offer.tool.purpose()[:_ABOUT_CHARS]}" for offer in self.offers)
+            description = f"One of several operations that read, as `{self.which}` says. {said}"
+            parameters = self._joint()
+        return {"type": "function", "function": {"name": self.name, "description": description, "parameters": parameters}}
+
+    @staticmethod
+    def _parameters(tool: ToolDefinition) -> dict[str, Any]:
+        parameters = _without_references(tool.parameters, tool.parameters, 0)
+        parameters.setdefault("type", "object")
+        parameters.setdefault("properties", {})
+        return parameters
+
+    def _joint(self) -> dict[str, Any]:
+        """Return the parameters of all tools, in few words; one that some do not take says whose it is."""
+        properties: dict[str, Any] = {self.which: {"type": "string", "enum": [offer.tool.name for offer in self.offers]}}
+        each = [self._parameters(offer.tool) for offer in self.offers]
+        for name in dict.fromkeys(name for parameters in each for name in parameters["properties"]):
+            takers = [at for at, parameters in enumerate(each) if name in parameters["properties"]]
+            schema = dict(each[takers[0]]["properties"][name])
+            said = str(schema.pop("description", ""))[:_MEANING_CHARS]
+            if len(takers) < len(each):
+                of = ", ".join(self.offers[at].tool.name for at in takers)
+                said = f"Only of {of}. {said}".strip()
+            properties[name] = {**schema, "description": said} if said else schema
+        return {"type": "object", "properties": properties, "required": [self.which, *each[0].get("required", ())]}
+
+    def chosen(self, arguments: dict[str, Any]) -> tuple[ToolOffer | None, dict[str, Any]]:
+        """Return the tool that a call is of, and its own arguments; None where the call does not say which."""
+        if not self.which:
+            return self.offers[0], arguments
+        named = arguments.get(self.which)
+        offer = next((one for one in self.offers if named in (one.name, one.tool.name)), None)
+        return offer, {name: value for name, value in arguments.items() if name != self.which}
+
+
+def functions_of(lines: Sequence[tuple[ToolOffer, ...]]) -> dict[str, ToolFunction]:
+    """Return the functions that a model is given for lines of tools (`offered_lines`), by their names."""
+    found: dict[str, ToolFunction] = {}
+    for offers in lines:
+        name, which = _NAME.sub("_", offers[0].name), ""
+        if len(offers) > 1:
+            taken = {parameter for offer in offers for parameter in offer.tool.parameters.get("properties") or ()}
+            which = next(one for one in (OPERATION, *(f"{OPERATION}_{n}" for n in range(len(taken) + 1))) if one not in taken)
+            connection = offers[0].name.partition(".")[0]
+            name = _NAME.sub("_", f"{connection}.{facts_of(offers[0].tool).resource[0] or 'read'}").strip("_")
+        name = name[:60]
+        name = name if name not in found else f"{name}_{len(found)}"
+        found[name] = ToolFunction(name, offers, which)
+    return found
+
+
+async def _natively(text: str, lines: Sequence[tuple[ToolOffer, ...]], ask: AskWithTools, again: FailedCall | None) -> ToolChoice:
+    functions = functions_of(lines)
+    forms = tuple(one.form() for one in functions.values())
     prompt, faults = text, list[str]()
     if again is not None:
         prompt = f"{text}\n\n{_failure(again)}"
     for _ in range(2):
-        reply = await ask(prompt, tools)
-        calls, faults = _checked(reply.calls, names)
+        reply = await ask(prompt, forms)
+        calls, faults = _checked(reply.calls, functions)
         if calls and again is not None and again.call in calls:
             return ToolChoice((), f"the model asks for the call that failed: {again.error[:_ABOUT_CHARS]}")
         if calls and not faults:
@@ -232,12 +331,12 @@ async def _natively(text: str, offers: Sequence[ToolOffer], ask: AskWithTools, a
     return ToolChoice((), f"the model's calls do not fit: {'; '.join(faults)}")
 
 
-def _checked(asked: Sequence[tuple[str, str]], names: Mapping[str, ToolOffer]) -> tuple[list[ChosenCall], list[str]]:
+def _checked(asked: Sequence[tuple[str, str]], functions: Mapping[str, ToolFunction]) -> tuple[list[ChosenCall], list[str]]:
     calls, faults = list[ChosenCall](), list[str]()
     for name, told in asked[:CALLS]:
-        offer = names.get(name) or next((one for one in names.values() if name in (one.name, one.tool.name)), None)
-        if offer is None:
-            faults.append(f"{name[:60]!r} is not a tool here; there are: {', '.join(names)}")
+        function = functions.get(name) or _named(name, functions)
+        if function is None:
+            faults.append(f"{name[:60]!r} is not a tool here; there are: {', '.join(functions)}")
             continue
         try:
             arguments = json.loads(told)
@@ -245,8 +344,13 @@ def _checked(asked: Sequence[tuple[str, str]], names: Mapping[str, ToolOffer]) -
             arguments = None
         if not isinstance(arguments, dict):
             faults.append(f"the arguments of {name} are not a JSON object")
+            continue
+        offer, arguments = function.chosen(arguments)
+        if offer is None:
+            names = ", ".join(one.tool.name for one in function.offers)
+            faults.append(f"{name}: {function.which!r} has to be one of {names}")
         elif (problem := _problem(arguments, offer.tool)) is not None:
-            faults.append(f"{name}: {problem}")
+            faults.append(f"{offer.tool.name if function.which else name}: {problem}")
         else:
             calls.append(ChosenCall(offer.name, arguments))
     if len(asked) > CALLS:
@@ -254,11 +358,11 @@ def _checked(asked: Sequence[tuple[str, str]], names: Mapping[str, ToolOffer]) -
     return calls, faults
 
 
-def _native_form(name: str, tool: ToolDefinition) -> dict[str, Any]:
-    parameters = _without_references(tool.parameters, tool.parameters, 0)
-    parameters.setdefault("type", "object")
-    parameters.setdefault("properties", {})
-    return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters}}
+def _named(name: str, functions: Mapping[str, ToolFunction]) -> ToolFunction | None:
+    """Return the function of one tool that a model calls by the tool's own name."""
+    offers = (offer for function in functions.values() for offer in function.offers)
+    found = next((offer for offer in offers if name in (offer.name, offer.tool.name, _NAME.sub("_", offer.name)[:60])), None)
+    return None if found is None else ToolFunction(name, (found,), "")
 
 
 def _without_references(root: Mapping[str, Any], schema: Any, depth: int, left: list[int] | None = None) -> dict[str, Any]:
@@ -352,7 +456,7 @@ async def _filled(
     known = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()]
     prompt = "\n".join(
         (
-            f"Request: {text[:_TEXT_CHARS]}",
+            f"Request: {prompts.without_middle(text, _TEXT_CHARS)}",
             f"Tool: {tool.line()}",
             *([f"Known: {'; '.join(known)[:_TEXT_CHARS]}"] if known else []),
             *([_failure(again)] if again is not None else []),

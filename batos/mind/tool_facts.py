@@ -61,6 +61,9 @@ class ToolFacts(NamedTuple):
     """True if it is about who calls"""
     whole: bool
     """True if it answers the one thing that it needs last"""
+    resource: tuple[str, ...]
+    """Resource that it reads a part of: its path without the last word, and the names that it requires; () if it acts or has no path.
+    `/ships/{id}` and `/ships/{id}/crew` are parts of one resource."""
 
     def about(self, kinds: set[Kind]) -> Kind | None:
         """Return which of some things it is about: the last one that its path names, else one that its title names."""
@@ -136,7 +139,10 @@ def _read(tool: ToolDefinition) -> ToolFacts:
     for name in _walk((result.get("properties") or {}).get("body", result), (), holds, 0, [_FIELDS]):
         _heard(name, answers, 1.0)
     needs = list(_needs(tool, path))
-    segments = (_stems(words_in(part)) for part in path.split("/") if not part.startswith("{"))
+    parts = [part for part in path.split("/") if part]
+    segments = (_stems(words_in(part)) for part in parts if not part.startswith("{"))
+    base = parts[:-1] if parts and not parts[-1].startswith("{") else parts
+    resource = ("/".join(base), *sorted(tool.parameters.get("required") or ())) if parts and tool.kind == READS else ()
     return ToolFacts(
         words=words,
         answers=answers,
@@ -152,6 +158,7 @@ def _read(tool: ToolDefinition) -> ToolFacts:
         seeks=tool.kind == READS and any(name.lower() in _SOUGHT for name in properties),
         own=_CURRENT_USER.search(f"{path} {tool.description}") is not None,
         whole=path.endswith("}"),
+        resource=resource,
     )
 
 

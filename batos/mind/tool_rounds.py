@@ -20,6 +20,7 @@ from batos.bridge.inference import ChatReply
 from batos.errors import GrantRefused, ToolsTied
 from batos.image import journal
 from batos.image.effects import READS
+from batos.mind import prompts
 from batos.mind.attempt import Attempt, PromptContext
 from batos.mind.brief_values import words_of
 from batos.mind.inference import InferenceAsker
@@ -139,12 +140,19 @@ async def _chosen(
 
 def _services(attempt: Attempt, role: str, system: str, by: InferenceAsker, *, native: bool) -> ChoiceServices:
     async def ask(prompt: str, schema: dict[str, Any] | None) -> str:
-        reply = await attempt.chat(role, "", prompt, schema=schema, part="tools", silent=True, by=by, temperature=0.0)
+        told = prompts.without_middle(prompt, len(prompt) if attempt.room is None else attempt.room)
+        context = PromptContext(narrows=True)
+        reply = await attempt.chat(role, "", told, schema=schema, part="tools", silent=True, by=by, context=context, temperature=0.0)
         return reply.text
 
     async def ask_with_tools(prompt: str, tools: tuple[dict[str, Any], ...]) -> ChatReply:
-        context = PromptContext(attempt.turns, tools=tools)
-        return await attempt.chat(role, system, prompt, part="tools", silent=True, by=by, context=context, temperature=0.0)
+        talk = attempt.talk
+        told = prompts.fitted_to_window(
+            prompt, "", talk.turns, (), attempt.room, untold=talk.untold, gap=talk.gap, instructions=talk.instructions
+        )
+        context = PromptContext(told.turns, narrows=True, tools=tools)
+        asked = prompts.with_brief(told.before, told.brief)
+        return await attempt.chat(role, system, asked, part="tools", silent=True, by=by, context=context, temperature=0.0)
 
     compares = attempt.policy.compares and not attempt.gated  # nothing waits for an embedder under the gate
     return ChoiceServices(

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import json
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ class ToolUse:
         :param toolbox: None: there are no tools.
         :param acts: False for a replay or a rehearsal, which see what the journal has and do nothing.
         """
-        self._attempt, self._image, self._toolbox, self._on_called, self._acts = attempt, image, toolbox, on_called, acts
+        self._owner = weakref.ref(attempt)  # it has this object: references both ways would keep ended attempts until the collector comes
+        self._image, self._toolbox, self._on_called, self._acts = image, toolbox, on_called, acts
         self._limits = ToolUseLimits.of(settings)
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
@@ -395,6 +397,13 @@ class ToolUse:
 
     # --- details
 
+    @property
+    def _attempt(self) -> CallsTools:
+        """Return the attempt, which lives as long as a call of it."""
+        attempt = self._owner()
+        assert attempt is not None, "the attempt has ended"
+        return attempt
+
     def _denied(self, call: ToolCall) -> str:
         """Return why a call that was let before is not let any more: a grant that denies it. What would ask now does not count."""
         permission = self._decide(call)
@@ -404,8 +413,8 @@ class ToolUse:
         state = None if self._toolbox is None else self._toolbox.state
         if self._effects is None or self._identity != state:  # a resume puts all that is open in doubt
             self._identity = state
-            mission, image = self._attempt.mission.id, self._image
-            self._effects = Effects(image, mission, self._toolbox.identity if self._toolbox else "", self, self._denied)
+            identity, marks = (state.identity, state.marks) if state is not None else ("", None)
+            self._effects = Effects(self._image, self._attempt.mission.id, identity, self, self._denied, marks)
         return self._effects
 
     async def _asked(self, pending: Sequence[PendingCall]) -> None:

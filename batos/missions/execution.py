@@ -34,6 +34,7 @@ from batos.errors import (
     BatosSignal,
     Conflicted,
     DeadlineExceeded,
+    ImageAway,
     ImageDamaged,
     ImageFailed,
     MethodRefused,
@@ -46,21 +47,24 @@ from batos.image.living_image import LivingImage
 from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.image.unit_of_work import Unit
 from batos.methods.runtime import BeingWritten, WriterAwaited
-from batos.mind import model_needs, prompts
 from batos.mind.attempt import Attempt
 from batos.mind.brief_analysis import KNOWN, Errand, said_of
 from batos.mind.connection_search import connect_for_errand, find_connection, target_of
-from batos.mind.evidence import Citation, EvidenceLimits, NeedEvidence
+from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.incarnation import learn
-from batos.mind.inference import NeedInference, PromptTooLong, ThinkingLimits
+from batos.mind.inference import NeedInference, PromptTooLong
 from batos.mind.messages import send
+from batos.mind.model_needs import pictures_left_out
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import RoutingLimits
+from batos.missions.about_user import answer_about_user, as_recorded
 from batos.missions.mission_queue import AttemptLimits
 from batos.objects import Method, UvmObject, find
 from batos.tools.effects import NeedEffect
 
 log = structlog.get_logger("batos.mind")
+
+_CONFLICTS_S = 20.0  # for which a mission that meets conflicts with those of other kernels is replayed at least
 
 
 class Endings:
@@ -93,7 +97,7 @@ class Endings:
         while (id in self.waiting) is not waits:
             await self._changed.wait()
 
-    def _waits(self, id: str, waits: bool) -> None:
+    def note_waiting(self, id: str, waits: bool) -> None:
         if waits is not (id in self.waiting):
             (self.waiting.add if waits else self.waiting.discard)(id)
             self._changed.set()
@@ -114,6 +118,7 @@ class Endings:
         :param final: True if the mission ends with this failure, False if it is tried again.
         """
         record, id, wire = attempt.mission, attempt.id, error.to_wire()
+        _drop_frames(error)
         context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record.attempts, "paid": attempt.paid}
         if attempt.saw:
             context["saw"] = attempt.saw
@@ -145,6 +150,16 @@ class Endings:
             self.failed(attempt, wire)
         return final
 
+    async def uncounted(self, attempt: Attempt, error: ImageAway, ended: int) -> int:
+        """Take back the count of an attempt that could not read the image, and wait for its server meanwhile, as each commit does.
+
+        :param ended: number of attempts before it, which count.
+        :returns: that number.
+        """
+        log.info("attempt_waits_for_image", mission=attempt.id, error=error.message)
+        await self.recorded(attempt.id, ledger.uncount_attempt, attempt.id, ended, True)
+        return ended
+
     async def recorded(self, id: str, function: Callable[..., Any], *args: Any) -> Any:
         """Run a system transaction for a mission, and repeat it while the disk is full.
 
@@ -165,10 +180,10 @@ class Endings:
                         raise failed from e
                     if id not in self.waiting:
                         log.error("waits_for_room", mission=id, error=repr(e), retry_s=AttemptLimits.of(self.settings).disk_retry_s)
-                    self._waits(id, True)
+                    self.note_waiting(id, True)
                 await asyncio.sleep(AttemptLimits.of(self.settings).disk_retry_s)
         finally:
-            self._waits(id, False)
+            self.note_waiting(id, False)
 
     def failed(self, attempt: Attempt, wire: dict[str, Any]) -> None:
         """Publish that a mission is FAILED, which is on disk already.
@@ -293,7 +308,8 @@ def settle_unvouched_again(mission: UvmObject, *, redo: bool) -> None:
 
 
 class HeldBack(BatosSignal):
-    """Signal that the user paused a mission under way by another kernel than the one that thinks it through: nothing of it is committed."""
+    """Signal that the user paused a mission under way by another kernel than the one that thinks it through, or continued it with changes:
+    nothing of this attempt is committed."""
 
 
 def _heed(mission: UvmObject) -> None:
@@ -308,6 +324,16 @@ def _heed(mission: UvmObject) -> None:
         raise HeldBack(f"mission {mission.id!r} was paused")
 
 
+def _drop_frames(error: BaseException) -> None:
+    """Drop the frames of an error and of its causes: they hold the error and the attempt, which only the collector could free then."""
+    one: BaseException | None = error
+    done: set[int] = set()
+    while one is not None and id(one) not in done:  # an error may be its own cause
+        done.add(id(one))
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+
+
 class Attempts:
     """Runner of attempts against one image. It holds the gate of the replays."""
 
@@ -318,14 +344,16 @@ class Attempts:
     async def run(self, attempt: Attempt) -> dict[str, Any]:
         """Think a mission through, commit it, and return its result.
 
-        :raises Conflicted: after more than `AttemptLimits.conflict_retries` conflicts.
+        :raises Conflicted: after more than `AttemptLimits.conflict_retries` conflicts. Where several kernels serve the image, twenty
+            seconds have passed since the first of them, too: a replay may lose against those of the others many times.
         :raises BatosError: if the cycle fails; nothing was committed then.
         """
         if attempt.mission.resumed:
             attempt.recall()
         if not attempt.mission.message:
             await connect_for_errand(attempt)
-        if not attempt.mission.message and attempt.errand is None:
+        attempt.told_by_user = await answer_about_user(attempt, self._image)
+        if not attempt.mission.message and attempt.errand is None and attempt.told_by_user is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
             await attempt.check_sight()
@@ -336,15 +364,16 @@ class Attempts:
             attempt.making.release()
 
     async def _until_committed(self, attempt: Attempt) -> dict[str, Any]:
-        conflicts = 0
+        conflicts, first = 0, 0.0
         while True:
             try:
-                async with self._gate if attempt.gated else contextlib.nullcontext():
+                async with self._replays() if attempt.gated else contextlib.nullcontext():
                     return await self._once(attempt)
             except TransientError as e:
                 conflicts += 1
+                first = first or time.monotonic()
                 log.info("conflict", mission=attempt.id, conflicts=conflicts, error=str(e)[:200])
-                if conflicts > self._retries:
+                if conflicts > self._retries and not (self._image.kernel and time.monotonic() - first < _CONFLICTS_S):
                     raise Conflicted(f"mission {attempt.id!r} met {conflicts} conflicts; the limit is {self._retries}") from e
                 attempt.restart(gated=True)
             except BeingWritten as written:
@@ -363,6 +392,12 @@ class Attempts:
                 await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
 
+    @contextlib.asynccontextmanager
+    async def _replays(self) -> AsyncIterator[None]:
+        """Keep the replays apart: those of this kernel, and where its server knows turns those of all kernels."""
+        async with self._gate, self._image.replay_turn():
+            yield
+
     async def _once(self, attempt: Attempt) -> dict[str, Any]:
         async with self._image.unit() as unit:
             attempt.saw = zodb_patches.first_unseen(unit.connection).hex()
@@ -374,6 +409,8 @@ class Attempts:
                 return json.loads(mission.result) if mission.result else {}
             if self._image.kernel:
                 _heed(mission)
+            if ledger.continuations_of(mission) != len(attempt.mission.continued):
+                raise HeldBack(f"mission {mission.id!r} was continued: this attempt has its former thought")
             try:
                 with scope.begin(attempt):
                     result, cycle = await self._think(unit, mission, attempt)
@@ -458,15 +495,10 @@ class Attempts:
             return facts, forged[-1] if forged else None
         if attempt.errand is not None:
             return _told(attempt.errand, attempt.mission), None
+        if (told := attempt.told_by_user or as_recorded(attempt.mission)) is not None:
+            return dict(told), None
         route = await attempt.decide()
-        limits = EvidenceLimits.of(attempt.settings)
-        before = {"missions": limits.context_missions, "chars": limits.context_chars}
-        attempt.conversation = prompts.conversation_text(unit.root, mission, **before)
-        attempt.turns = prompts.conversation_turns(unit.root, mission, **before)
-        if images := attempt.mission.images:
-            told_of = prompts.missions_of_turns(unit.root, mission, **before)
-            attempt.shown = model_needs.pictures_shown(images, attempt.id, told_of, ThinkingLimits.of(attempt.settings).images)
-        attempt.follows_deep = prompts.is_deep_before(unit.root, mission)
+        attempt.load_conversation(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
             raise UnknownPersona(
@@ -487,10 +519,11 @@ class Attempts:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.cut:
             facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
-        if attempt.room is not None and (left := sum(map(len, attempt.shown[:-1]))):
-            facts["images_left_out"] = left  # those of earlier missions, likewise
+        if left := pictures_left_out(attempt.mission.images or (), attempt.shown if attempt.room is None else ()):
+            facts["images_left_out"] = left
         if cycle.left_out:
-            facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
+            facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for one prompt
+            log.info("left_out", mission=attempt.id, **facts["left_out"])
         if cycle.unsure:
             facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
         if cycle.cannot:

@@ -85,6 +85,7 @@ class Fitness:
         """Returns another reason in words, "" without one."""
         self.changed: Callable[[], object] = lambda: None
         """Called when it has become fit, or others can do less: missions may be taken up that were not."""
+        self._looks = asyncio.Lock()  # one look at a time: an older one that waits for a server must not overwrite what a newer one found
 
     # --- looks
 
@@ -101,6 +102,10 @@ class Fitness:
         """Look at the own models and at the other kernels' records, and publish what changed."""
         if not self.name:
             return
+        async with self._looks:
+            await self._look()
+
+    async def _look(self) -> None:
         reasons, able = await self._looked()
         reasons += (why,) if (why := self.hindrance()) else ()
         loaded = tuple(sorted(self.loads.resident())) if self.loads is not None else ()
@@ -129,7 +134,8 @@ class Fitness:
                 await self._models.digest(model)
             except InferenceFailed as e:
                 if e.cause == "model_missing":
-                    await self._image.system(shared_models.withdraw, tagged(model))
+                    if self._image.read(shared_models.is_published, tagged(model)):
+                        await self._image.system(shared_models.withdraw, tagged(model))
                     if purpose == EMBEDS:  # searches go by words meanwhile
                         continue
                 reasons.setdefault(_why(e, model), []).append(purpose)
@@ -144,7 +150,7 @@ class Fitness:
             identity = await models.embedder()
         except BatosError as e:
             return f"its embedder fails: {e.message}"
-        held = await self._image.system(shared_models.publish, SharedModel(EMBEDDER, identity, identity))
+        held = await shared_models.publish_once(self._image, SharedModel(EMBEDDER, identity, identity))
         if held.content == identity:
             return ""
         return f"it embeds with {identity}, the other kernels with {held.content}: give it their settings"

@@ -39,6 +39,7 @@ from batos.errors import BatosError
 from batos.image import continuations, ledger
 from batos.image.living_image import LivingImage
 from batos.image.mission_index import next_numbered, of_numbers
+from batos.image.mission_record import BY_USER
 from batos.memory.chunking import sentences
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.objects import USER, vouch
@@ -55,25 +56,48 @@ _MOST = 12  # statements of one brief
 _SENTENCE = 400  # characters of one
 _WORDS, _LEAST = 3, 2
 """Least number of words of a statement; of one about oneself."""
-_QUESTION = re.compile(r"[?？]\W{0,5}$")
+_QUESTION = re.compile(
+    r"[?？؟]\W{0,5}$|(?:ですか|ますか|でしょうか|かな|吗|嗎|呢)[。.！!]?$|"
+    r"什么|什麼|谁|誰|哪[里裡儿些]|多少|几[岁歲]|누구|어디|무엇|언제|뭐[야예]|뭘|몇 ?살"
+)
+_SUM = re.compile(
+    r"\b(?:left|remain\w{0,3}|altogether|in total|übrig|bleiben|insgesamt|reste(?:-t-il|nt)?|"
+    r"au total|quedan?|en total|restano|in totale|sobram|"
+    r"restam|blijven|осталось|zostało)\b[^.?!]{0,20}\?|还剩|剩下|残り|남아|남았",
+    re.IGNORECASE,
+)
+"""Matches the question of a sum that is told as a story."""
+_FIGURE = re.compile(r"\d")
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ANNOUNCES = re.compile(r"[:：]\s{0,5}$")
 
 
 def statements_of(brief: str) -> list[str]:
     """Return the statements of a brief, word for word; empty if it has none."""
     text, found, alone = brief.partition("```")[0][:LONGEST], list[tuple[str, bool]](), True
+    asked = list[str]()
     for part in (text[start:end] for start, end in sentences(text)):
         if kept := _asked_to_keep(part):
+            asked.append(kept)
             found.append((kept, True))
-        elif _patterns().text.search(part) and not _patterns().first.match(part):
+        elif _patterns().before.search(part) and not _patterns().first.match(part):
+            found, alone = [(kept, True) for kept in asked], False
+            break  # what stands before it is its text, and says nothing of the user
+        elif _patterns().pretend.match(part) or (_patterns().text.search(part) and not _patterns().first.match(part)):
             alone = False
             break  # what comes after it is what it is about
-        elif (surely := _statement_certainty(part, after=bool(found))) is not None:
+        elif (surely := _statement_certainty(part, before=found[-1][1] if found else None)) is not None:
             found.append((part, surely))
         elif not _is_remark(part):
             alone = False
-    said = (part for part, surely in found if (surely or alone) and len(part) <= _SENTENCE)
+    sum_ = _SUM.search(text) is not None  # "I have 3 apples. How many are left?"
+    said = (part for part, surely in found if (surely or alone) and len(part) <= _SENTENCE and not (sum_ and _FIGURE.search(part)))
     return list(dict.fromkeys(said))[:_MOST]
+
+
+def is_about_speaker(sentence: str) -> bool:
+    """Return True if a sentence speaks of its speaker, by its beginning: "I", "mein", "notre"."""
+    return _patterns().first.match(sentence) is not None
 
 
 def _asked_to_keep(part: str) -> str:
@@ -82,19 +106,21 @@ def _asked_to_keep(part: str) -> str:
     return part[found.end() :].strip() if found else ""
 
 
-def _statement_certainty(part: str, *, after: bool) -> bool | None:
+def _statement_certainty(part: str, *, before: bool | None) -> bool | None:
     """Return True if a sentence surely is a statement, False if it is one only beside other statements, None if it is not one.
 
-    :param after: True if a sentence before it was a statement.
+    :param before: the same of the statement before it; None if there is none. A sentence that goes on about that one is as certain.
     """
     patterns, length = _patterns(), len(part.split())
     if _QUESTION.search(part) or _ANNOUNCES.search(part) or patterns.supposed.match(part):
         return None
     if patterns.first.match(part):
+        if _UNSPACED.search(part):
+            length = max(length, len(part) // _LEAST)  # a word is a character or two
         plain = not (patterns.wish.match(part) or patterns.quoted.search(part))
         return True if plain and length >= _LEAST else None
-    if after and length >= _WORDS and patterns.anaphora.match(part):
-        return True
+    if before is not None and length >= _WORDS and patterns.anaphora.match(part):
+        return before
     return False if patterns.third.match(part) and not patterns.remark.match(part) and kind_of(part)[0] is not True else None
 
 
@@ -121,6 +147,8 @@ class _Patterns(NamedTuple):
     anaphora: re.Pattern[str]
     remark: re.Pattern[str]
     text: re.Pattern[str]
+    before: re.Pattern[str]
+    pretend: re.Pattern[str]
     quoted: re.Pattern[str]
 
 
@@ -128,7 +156,7 @@ class _Patterns(NamedTuple):
 def _patterns() -> _Patterns:
     """Return the patterns, which are compiled at the first call."""
     table = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text("utf-8"))
-    greeting, begin = table["greeting"], r"\W{0,5}"
+    greeting, begin = table["greeting"] + table["lead"], r"\W{0,5}"
     third = [pattern.replace("{named}", table["named"]) for pattern in table["third"]]
 
     def compiled(patterns: Iterable[str], before: str = begin, after: str = "", flags: int = re.IGNORECASE) -> re.Pattern[str]:
@@ -136,13 +164,18 @@ def _patterns() -> _Patterns:
 
     return _Patterns(
         keep=compiled(table["keep"], rf"{begin}(?:(?:please|bitte|por favor|per favore|alsjeblieft),? )?", r"\s{0,5}"),
-        first=compiled(table["first"], rf"{begin}{greeting}(?:and |also,? |und |et |y |e |en )?", r"(?= |['’])"),
+        first=compiled(
+            [f"(?:{'|'.join(_each(table['first']))})(?=[ '’.!])", *table["first_unspaced"]],
+            rf"{begin}{greeting}(?:and |also,? |und |et |y |e |en |и |i |ve )?",
+        ),
         wish=compiled(table["wish"], rf"{begin}{greeting}"),
         supposed=compiled(table["supposed"]),
         third=compiled(third, flags=0),
         anaphora=compiled(table["anaphora"]),
         remark=compiled(table["remark"]),
         text=compiled(table["text"], before=""),
+        before=compiled(table["before"], before=""),
+        pretend=compiled(table["pretend"]),
         quoted=compiled(table["quoted"], before=""),
     )
 
@@ -345,7 +378,7 @@ def _documents_of(mission: UvmObject) -> list[MissionDocument]:
     brief = facts.brief.strip()
     day = datetime.date.fromtimestamp(facts.finished or facts.accepted).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
-    told = _statement_documents(mission.id, brief, facts.accepted) if facts.origin == "client" and not facts.message else []
+    told = _statement_documents(mission.id, brief, facts.accepted) if facts.origin in BY_USER and not facts.message else []
     source = f"mission:{mission.id}"
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"

@@ -31,6 +31,7 @@ from batos.errors import (
     BatosSignal,
     Busy,
     DeadlineExceeded,
+    ImageAway,
     ImageDamaged,
     InferenceFailed,
     InvalidInput,
@@ -50,7 +51,6 @@ from batos.missions.execution import Attempts, Deadlines, Endings, HeldBack, in_
 from batos.missions.held_missions import HeldMissions, RestingMissions, held_state
 from batos.missions.mission_queue import AttemptLimits, Grouping, MissionQueue, QueuedMission
 from batos.missions.sweep import MissionSweep
-from batos.objects import Root
 from batos.tools.machines import NeedMachine
 
 log = structlog.get_logger("batos.mind")
@@ -94,8 +94,7 @@ class Scheduler:
         :param grouping: how missions are grouped by model; None: they are not.
         :param membership: this daemon among the kernels of the image; None: it has the image to itself.
         """
-        self._image, self._events, self.settings = image, events, settings
-        self._on_signal = on_signal
+        self._image, self._events, self.settings, self._on_signal = image, events, settings, on_signal
         self.services = services
         """Services for attempts that begin from now on."""
         self._attempts = Attempts(image, conflict_retries=AttemptLimits.of(settings).conflict_retries)
@@ -111,9 +110,9 @@ class Scheduler:
         self._reserved = self._accepting = 0
         self.resting = RestingMissions(self._places, self._dispatch)
         self._stopping = False
-        self._quiet = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._quiet, self._hurry = asyncio.Event(), asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
+        self._accepts = Background(lambda part, e: log.info("not_accepted", part=part, error=repr(e)[:200]))  # their callers were cancelled
         self._heeding = Background()  # what users said of missions under way here by other kernels
         self._endings = Endings(image, settings, self._release, on_signal)
         self._cancelling = Cancellations(self._cancel, self._endings)
@@ -152,11 +151,10 @@ class Scheduler:
     async def submit(
         self, id: str, brief: str, options: dict[str, Any], first: Callable[[Any], object] | None = None
     ) -> tuple[bool, MissionRecord]:
-        """Accept a mission. When this returns, the mission survives `kill -9`.
+        """Accept a mission. When this returns, the mission survives `kill -9`. A cancelled caller ends nothing: what is accepted goes on.
 
         :param options: slots that a client chooses; lists and objects as JSON text.
-        :param first: function of the root that is run in the transaction of a new acceptance; an error of it refuses
-            the mission.
+        :param first: function of the root that is run in the transaction of a new acceptance; an error of it refuses the mission.
         :returns: True if the mission is new, and its record.
         :raises Busy: if the queue is full; nothing was accepted.
         :raises MissionIdTaken: if the id names another mission.
@@ -179,11 +177,20 @@ class Scheduler:
         waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.missions.queue and not self._image.read(ledger.is_known, id):
             raise Busy(f"{waiting} missions wait, the limit missions.queue is {self.settings.missions.queue}; try again later")
-        self._reserved += begin
-        self._accepting += 1
+        self._reserved, self._accepting = self._reserved + begin, self._accepting + 1
         self._handled[id] += 1
+        committing = asyncio.create_task(self._image.system(ledger.accept, id, brief, options, begin, first, mission=id))
         try:
-            new, record = await self._image.system(ledger.accept, id, brief, options, begin, first, mission=id)
+            await asyncio.wait([committing])
+        except asyncio.CancelledError:
+            self._accepts.start(self._accepted(committing, id, begin), f"acceptance of {id}")
+            raise
+        return await self._accepted(committing, id, begin)  # in the caller's task: its mission begins after what it does next
+
+    async def _accepted(self, committing: asyncio.Task[tuple[bool, MissionRecord]], id: str, begin: bool) -> tuple[bool, MissionRecord]:
+        """Begin or queue a mission once its acceptance is committed."""
+        try:
+            new, record = await committing
             if new:
                 log.bind().info("accepted", mission=id, origin=record.origin)
                 if begin:
@@ -193,8 +200,7 @@ class Scheduler:
             return new, record
         finally:
             self._unhandle(id)
-            self._accepting -= 1
-            self._reserved -= begin
+            self._accepting, self._reserved = self._accepting - 1, self._reserved - begin
             self._dispatch()  # also after a refusal: others may wait for the place that it had reserved
             self._notice_quiet()
 
@@ -235,8 +241,7 @@ class Scheduler:
         return bool(self._image.read(ledger.is_final, id))
 
     def _take(self, id: str) -> MissionRecord | None:
-        """Remove a mission from the queue, or from those that are held back, and return its record; None if it does
-        not wait."""
+        """Remove a mission from the queue, or from those that are held back, and return its record; None if it does not wait."""
         self._deadlines.end(id)
         return self.queue.remove(id) or self._held.take(id)
 
@@ -256,7 +261,7 @@ class Scheduler:
 
     def _again(self, id: str) -> None:
         """Queue a mission whose attempt was interrupted, or hold it back, as the ledger says now."""
-        self._push(replace(self._image.read(_described, id), resumed=True))
+        self._push(replace(self._image.read(ledger.record_of, id), resumed=True))
         self._dispatch()
 
     def _places(self) -> int:
@@ -314,7 +319,7 @@ class Scheduler:
 
     def _let_go(self, run: _Run, owner: str) -> None:
         """Leave a mission to another kernel; what was committed under this kernel's own name before is told."""
-        now: MissionRecord = self._image.read(_described, run.attempt.id)
+        now: MissionRecord = self._image.read(ledger.record_of, run.attempt.id)
         log.info("mission_overtaken", mission=run.attempt.id, by=owner or now.kernel or None, attempt=run.attempt.mission.attempts)
         self._release(run.attempt.id)
         if now.is_final and self._membership.was(now.kernel):
@@ -344,7 +349,7 @@ class Scheduler:
             if id in self._overtaken:
                 self._let_go(run, "")
                 return
-            if id in self._cancelled and id not in self._pausing:
+            if id in self._cancelled:  # also where it is paused at the same moment
                 await self._endings.fail(attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
             if id in self._pausing:  # it would not be looked after before the next start
@@ -356,10 +361,9 @@ class Scheduler:
             self._interrupted(run)
 
     def _interrupted(self, run: _Run) -> None:
-        """Queue a mission whose attempt was interrupted; or end it, if its commit or its failure reached the disk
-        first."""
+        """Queue a mission whose attempt was interrupted; or end it, if its commit or its failure reached the disk first."""
         attempt = run.attempt
-        now: MissionRecord = self._image.read(_described, attempt.id)
+        now: MissionRecord = self._image.read(ledger.record_of, attempt.id)
         self._release(attempt.id)
         if now.is_final:
             self._tell_end(attempt, now)
@@ -417,7 +421,9 @@ class Scheduler:
             if self._image.kernel and isinstance(error, InferenceFailed) and await self.sweep.is_unfit(attempt.mission):
                 raise _Unfit(error.message)
             again = (error.retryable or getattr(error, "may_retry", False)) and attempts < settings.missions.attempts
-            if await self._endings.fail(attempt, error, final=not again):
+            if isinstance(error, ImageAway):  # a read met it; the mission goes on when the server is back
+                attempts = await self._endings.uncounted(attempt, error, run.ended)
+            elif await self._endings.fail(attempt, error, final=not again):
                 return
             run.ended = attempts
             attempt.restart(gated=False)  # first: no client may read FAILED from a mission that is tried again
@@ -456,8 +462,7 @@ class Scheduler:
     # --- being asked about, and going away
 
     def live(self, id: str) -> dict[str, Any]:
-        """Return the facts about a mission that only the running daemon knows: state of thought, persona, place in
-        the queue."""
+        """Return the facts about a mission that only the running daemon knows: state of thought, persona, place in the queue."""
         attempt = self._live.get(id)
         if attempt is not None:
             facts = {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
@@ -693,7 +698,3 @@ class Scheduler:
         for task in list(self._running.values()):
             with contextlib.suppress(asyncio.CancelledError, OSError):  # of a full disk; `_ended` tells of it
                 await task
-
-
-def _described(root: Root, id: str) -> MissionRecord:
-    return ledger.describe(ledger.mission_of(root, id))

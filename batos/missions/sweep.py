@@ -10,6 +10,7 @@ Where a daemon has its image to itself nothing is swept.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import time
@@ -140,11 +141,14 @@ class MissionSweep:
         self._prune(root)
 
     def _chosen(self, root: Root, pending: list[str]) -> Iterator[str]:
-        """Yield the missions that this look reads: the new ones, those under way here, those whose kernel is gone, and some in turn."""
+        """Yield the missions that this look reads: those under way here, the new ones and those whose kernel is gone, the least looked at
+        first, and some of all in turn."""
         left = LOOKED_AT
         yielded: set[str] = set()
         gone = {owner: bool(owner) and kernels.is_gone(root, owner) for owner in {one.owner for one in self._seen.values()}}
         first = [id for id in pending if id not in self._seen or gone[self._seen[id].owner]]
+        if len(first) > (most := LOOKED_AT - IN_TURN):  # orphans that no model here can think must not keep others from their turn
+            first = heapq.nsmallest(most, first, key=lambda id: self._seen[id].looks if id in self._seen else 0)
         for id in itertools.chain(self._scheduler.running(), first):
             if id not in yielded:
                 yielded.add(id)

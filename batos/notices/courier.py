@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import json
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from batos.image.notice_channels import ChannelSpec, KeptChannel
 from batos.image.notices import ChangeFact, ChannelState, NoticeMessage
 from batos.notices.messages import TEST, MessageWords, words_of, words_of_test
 from batos.notices.quiet_hours import QuietHours
-from batos.notices.transports import Transport, transport_of
+from batos.notices.transports import UNSENT, Transport, transport_of
 from batos.objects import Root
 from batos.tools.definitions import ConnectorServices, Delivery, ToolCall
 from batos.tools.effects import end_process
@@ -292,7 +291,8 @@ class Courier:
             async with asyncio.timeout(call.seconds):
                 await call.send(Delivery(message.key))
         except ToolFailed as e:
-            return FAILED, e.message  # of a program, its own word: it says that it failed
+            unsent = e.sure or e.context.get("exit") == UNSENT
+            return (FAILED if unsent else IN_DOUBT), e.message  # a program that failed may have told it before
         except EgressFailed as e:
             return (IN_DOUBT if e.sent else FAILED), e.message
         except InvalidInput as e:
@@ -334,8 +334,3 @@ class Courier:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def facts_of(message: NoticeMessage) -> dict[str, Any]:
-    """Return a message as JSON values, with the words that were sent."""
-    return {**notices.to_wire(message), "text": str(json.loads(message.words).get("text", ""))}

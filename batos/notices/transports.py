@@ -34,6 +34,8 @@ KEY_HEADER = "Idempotency-Key"
 """Header of a hook with the message's key: the same whenever the message is sent."""
 CALL_S = 30.0
 """Seconds of one sending, where the channel does not say otherwise."""
+UNSENT = 75
+"""Exit code of a program that surely sent nothing, so that it may be tried again: EX_TEMPFAIL of sysexits.h."""
 _OPTIONS = {
     PROGRAM: ("env", "folders", "network", "seconds", "without_walls"),
     HOOK: ("headers", "private", "seconds"),

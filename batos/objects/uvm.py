@@ -16,7 +16,7 @@ empty one is activated before the lookup.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from persistent import Persistent
@@ -85,10 +85,8 @@ def inherited(obj: UvmObject, name: str) -> Any:
         parent: Any = None
         for key in slots:
             if "*" in key:  # "*" stands only at the end of a name; `in` is the fastest test
-                if parent is not None:
-                    parent = parents_of(current)
-                    break
-                parent = slots[key]
+                value = slots[key]
+                parent = value if parent is None else _in_a_row(parent) + _in_a_row(value)
         if type(parent) is tuple:
             waiting = parent + waiting
             parent = None
@@ -107,6 +105,10 @@ def inherited(obj: UvmObject, name: str) -> Any:
         current = parent
     careful = _find_inherited(obj, name)
     return MISSING if careful is None else careful[1]
+
+
+def _in_a_row(parents: Any) -> tuple[Any, ...]:
+    return parents if type(parents) is tuple else (parents,)
 
 
 def _find_inherited(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
@@ -303,8 +305,23 @@ class SlotsView(MutableMapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name[:3] != "_v_" and name in self._own()
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of an own slot."""
+        return self._own().get(name, default) if name[:3] != "_v_" else default
+
     def __iter__(self) -> Iterator[str]:
         return iter([name for name in self._own() if name[:3] != "_v_"])
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names and values as they are now."""
+        return self._held().items()
+
+    def values(self) -> ValuesView[Any]:
+        """Return the values as they are now."""
+        return self._held().values()
+
+    def _held(self) -> dict[str, Any]:
+        return {name: value for name, value in self._own().items() if name[:3] != "_v_"}
 
     def __len__(self) -> int:
         return sum(name[:3] != "_v_" for name in self._own())

@@ -18,13 +18,23 @@ import inspect
 import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
 
 from batos import resources, scope
-from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit, ToolsTied
+from batos.errors import (
+    BatosError,
+    GrantRefused,
+    ImageError,
+    MessageNotUnderstood,
+    MethodFailed,
+    MissionFailed,
+    SandboxFailed,
+    SandboxLimit,
+    ToolsTied,
+)
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.objects.slot_values import PLAIN
 from batos.sandbox import run_context
@@ -40,10 +50,13 @@ from batos.sandbox.membrane import (
     is_number_in_slot,
     unchanged,
 )
-from batos.sandbox.program_cache import Loaded, host_error
+from batos.sandbox.prelude import ERRORS
 from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.worker_calls import Overdue
 from batos.sandbox.workers import Workers, WorkerSession
+
+if TYPE_CHECKING:
+    from batos.sandbox.program_cache import Loaded
 
 _REPEATED = 16  # answers kept so that they can be repeated; a run with more answers is no longer cut off
 
@@ -449,7 +462,7 @@ class Invocation:
         """Return an error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it
         pass.
         """
-        kind, text = host_error(error)
+        kind, text = _host_error(error)
         if isinstance(error, BatosError) and not isinstance(error, MessageNotUnderstood):
             # Drop the traceback: its frames hold this invocation, and a garbage collection of ten thousand such cycles took 100 ms.
             self._errors[kind, text] = error.with_traceback(None)
@@ -480,7 +493,7 @@ class Invocation:
         for exception, start, limit in _LIMITS:
             if kind == exception and text.startswith(start):
                 return self._limit(limit, text)
-        kind, text = host_error(inner)
+        kind, text = _host_error(inner)
         known = self._errors.get((kind, text))
         if known is not None and not isinstance(known, MethodFailed):
             return known
@@ -496,3 +509,18 @@ _LIMITS = (
     ("MemoryError", "the worker exceeded its memory limit", "memory"),
     ("TimeoutError", "feed time limit exceeded", "time"),
 )
+
+
+def _host_error(error: BaseException) -> tuple[str, str]:
+    """Return name and message of the builtin exception that stands for an error on the other side."""
+    if isinstance(error, MethodFailed):
+        return error.type, error.text
+    if isinstance(error, GrantRefused):
+        return "PermissionError", error.message
+    text = error.message if isinstance(error, BatosError) else str(error.args[0]) if error.args else ""
+    for cls in type(error).__mro__:
+        if cls.__module__ == "builtins" and cls.__name__ in ERRORS:
+            if cls is Exception and isinstance(error, BatosError):
+                break
+            return cls.__name__, text
+    return "RuntimeError", text

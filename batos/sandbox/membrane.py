@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import difflib
 import functools
 import re
 import uuid
@@ -454,6 +453,8 @@ class SlotJournal:
 def _matches(old: list[Any], new: list[Any]) -> list[tuple[str, int, int, int, int]]:
     if max(len(old), len(new)) > _ALIGNED or not any(isinstance(item, _CONTAINERS) for item in old):
         return [("replace", 0, len(old), 0, len(new))]
+    import difflib  # late: only a list of which several parts changed needs it
+
     return [*difflib.SequenceMatcher(None, [_text(item) for item in old], [_text(item) for item in new], autojunk=False).get_opcodes()]
 
 

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from batos.errors import BatosError, GrantRefused, MethodFailed, MethodUnsupported, SandboxFailed
+from batos.errors import MethodUnsupported, SandboxFailed
 from batos.sandbox import stdlib
-from batos.sandbox.prelude import ERRORS, PRELUDE
+from batos.sandbox.prelude import PRELUDE
 from batos.sandbox.rewriter import BUILTINS, Program, rewrite
 from batos.sandbox.worker_calls import Pace
 from batos.sandbox.workers import Workers
@@ -193,18 +193,3 @@ def _certain(text: str, source: str, annotations: list[tuple[_Place, _Place]]) -
 def _lines(program: Program, error: Any) -> list[int]:
     known = [program.lines.get(frame.line - _PRELUDE_LINES) for frame in error.traceback()] if hasattr(error, "traceback") else []
     return [line for line in known if line is not None]
-
-
-def host_error(error: BaseException) -> tuple[str, str]:
-    """Return name and message of the builtin exception that stands for an error on the other side."""
-    if isinstance(error, MethodFailed):
-        return error.type, error.text
-    if isinstance(error, GrantRefused):
-        return "PermissionError", error.message
-    text = error.message if isinstance(error, BatosError) else str(error.args[0]) if error.args else ""
-    for cls in type(error).__mro__:
-        if cls.__module__ == "builtins" and cls.__name__ in ERRORS:
-            if cls is Exception and isinstance(error, BatosError):
-                break
-            return cls.__name__, text
-    return "RuntimeError", text

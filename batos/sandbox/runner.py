@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batos import resources
 from batos.config import Settings
@@ -11,10 +12,12 @@ from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.guardian.policy import AuditLimits
 from batos.objects import Method, UvmObject
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, running
-from batos.sandbox.program_cache import Programs
 from batos.sandbox.run_context import Activity, RunLimits
 from batos.sandbox.tracing import RAN, RanLine, TracedRun, TraceListener, read_lines
 from batos.sandbox.workers import Workers, WorkerSession
+
+if TYPE_CHECKING:
+    from batos.sandbox.program_cache import Programs
 
 
 async def _traced(
@@ -57,7 +60,14 @@ class Sandbox:
     def __init__(self, settings: Settings) -> None:
         self.limits = RunLimits.of(settings)
         self.workers = Workers(settings)
-        self.programs = Programs(self.workers, limit=AuditLimits.of(settings).bytes)
+        self._source_bytes = AuditLimits.of(settings).bytes
+
+    @functools.cached_property
+    def programs(self) -> Programs:
+        """Return the methods as programs of the workers."""
+        from batos.sandbox.program_cache import Programs  # late: a daemon that runs no method keeps the rewriting out of its memory
+
+        return Programs(self.workers, limit=self._source_bytes)
 
     @property
     def walls(self) -> dict[str, bool]:

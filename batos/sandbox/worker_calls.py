@@ -22,7 +22,7 @@ from typing import Any
 _AT_MOST_S = 0.02  # seconds that one call may hold the loop
 _LOOKS_IN_VAIN = 10  # looks without a running call until the watch rests
 _SHORT_S = 0.002
-_AFTER_A_LONG_ONE, _AFTER_A_CUT = 4, 64  # short turns in a helper thread, until a turn is tried on the loop's thread again
+AFTER_A_LONG_ONE, AFTER_A_CUT = 4, 64  # short turns in a helper thread, until a turn is tried on the loop's thread again
 _LOOPS = re.compile(r"\b(for|while)\b")
 
 
@@ -36,7 +36,7 @@ class Pace:
     __slots__ = ("_wary",)
 
     def __init__(self, source: str = "") -> None:
-        self._wary = _AFTER_A_LONG_ONE if _LOOPS.search(source) else 0
+        self._wary = AFTER_A_LONG_ONE if _LOOPS.search(source) else 0
 
     @property
     def short(self) -> bool:
@@ -44,12 +44,12 @@ class Pace:
 
     def took(self, seconds: float) -> None:
         if seconds > _SHORT_S:
-            self._wary = max(self._wary, _AFTER_A_LONG_ONE)
+            self._wary = max(self._wary, AFTER_A_LONG_ONE)
         elif self._wary:
             self._wary -= 1
 
     def cut(self) -> None:
-        self._wary = _AFTER_A_CUT
+        self._wary = AFTER_A_CUT
 
 
 class CallWatch:
@@ -61,7 +61,7 @@ class CallWatch:
         self._calls = 0
         self._due: float | None = None
         self._cut: Callable[[], None] | None = None
-        self._was_cut = self._started = self._resting = self._closed = False
+        self._was_cut = self._started = self.resting = self._closed = False
 
     def over(self, call: Callable[[], Any], cut: Callable[[], None]) -> Any:
         """Return the result of a blocking call.
@@ -72,7 +72,7 @@ class CallWatch:
         with self._lock:
             self._calls += 1
             self._cut, self._was_cut, self._due = cut, False, time.perf_counter() + _AT_MOST_S
-            if self._resting or not self._started:
+            if self.resting or not self._started:
                 self._wake()
         try:
             return call()
@@ -93,8 +93,8 @@ class CallWatch:
         if not self._started:
             self._started = True
             threading.Thread(target=self._work, name="batos-sandbox-watch", daemon=True).start()
-        elif self._resting:
-            self._resting = False
+        elif self.resting:
+            self.resting = False
             self._go.release()
 
     def _work(self) -> None:
@@ -104,7 +104,7 @@ class CallWatch:
                 wait = self._look()
                 in_vain = 0 if seen != self._calls or self._due is not None else in_vain + 1
                 seen = self._calls
-                rest = self._resting = in_vain > _LOOKS_IN_VAIN and not self._closed
+                rest = self.resting = in_vain > _LOOKS_IN_VAIN and not self._closed
             if rest:
                 self._go.acquire()
             else:
@@ -129,7 +129,7 @@ class WorkerTurns:
     """Blocking calls for one loop. Each call under way has a thread, started on demand; `close` ends the threads."""
 
     def __init__(self) -> None:
-        self._idle: list[_Helper] = []  # a stack: the helper used last is taken first
+        self.idle: list[_Helper] = []  # a stack: the helper used last is taken first
         self._standing: float | None = None
         self._afterwards: list[Callable[[], None]] = []
         self._closed = False
@@ -141,7 +141,7 @@ class WorkerTurns:
         :param given_up: called if the caller is cancelled; it has to make `call` end soon.
         :param stand_by: True if the loop stands by for a short time.
         """
-        helper = self._idle.pop() if self._idle else _Helper()
+        helper = self.idle.pop() if self.idle else _Helper()
         helper.begin(call)
         if not (stand_by and self.may_stand_by() and helper.done.acquire(timeout=_ON_THE_SPOT_S)):
             await self._woken(helper, given_up)
@@ -156,14 +156,14 @@ class WorkerTurns:
         """End the threads: those that are at rest now, the others when they are."""
         self._closed = True
         self.watch.close()
-        while self._idle:
-            self._idle.pop().end()
+        while self.idle:
+            self.idle.pop().end()
 
     def _back(self, helper: _Helper) -> None:
         if self._closed:
             helper.end()
         else:
-            self._idle.append(helper)
+            self.idle.append(helper)
 
     def may_stand_by(self) -> bool:
         """Return True if the loop may be held for a moment: not after `_AT_A_TIME_S` without a turn for other tasks."""

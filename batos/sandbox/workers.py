@@ -153,7 +153,7 @@ class WorkerSession:
 
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
         """Return the result of a blocking call for this worker. A cancellation kills the worker."""
-        return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
+        return await self._turns.of(functools.partial(self._alone, call), self.kill, stand_by=stand_by)
 
     async def short_turn(self, call: Callable[[], Any]) -> Any:
         """Return the same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for
@@ -164,7 +164,7 @@ class WorkerSession:
         if not self._turns.may_stand_by():
             return await self.turn(call)
         with self._one_at_a_time:
-            return self._turns.watch.over(call, self._kill)
+            return self._turns.watch.over(call, self.kill)
 
     async def leave(self) -> None:
         """Check the worker in again, within a turn, as `exit` does."""
@@ -174,7 +174,7 @@ class WorkerSession:
         with self._one_at_a_time:
             return call()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         if self._worker is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._worker, signal.SIGKILL)
@@ -284,7 +284,7 @@ class Workers:
         """Return the same, if one waits."""
         session = self._ready.pop(key, None)
         if session is not None and session.monty.worker_pid is None:
-            self._spawn(session.leave())
+            self.spawn(session.leave())
             return None
         return session
 
@@ -300,7 +300,7 @@ class Workers:
         if it needs one."""
         other = self._used.pop(key, None)
         if other is not None:
-            self._spawn(other.leave())
+            self.spawn(other.leave())
         self._used[key] = session
         self._turns.afterwards(functools.partial(self._soon, session, key, image))
 
@@ -309,7 +309,7 @@ class Workers:
 
     def _renew(self, session: WorkerSession, key: str, image: bytes) -> None:
         if self._used.get(key) is session:
-            self._spawn(self._next(self._used.pop(key), key, image))
+            self.spawn(self._next(self._used.pop(key), key, image))
 
     async def _next(self, used: WorkerSession, key: str, image: bytes) -> None:
         if key in self._ready or self._pool is None or not self._limits.ready:
@@ -351,12 +351,12 @@ class Workers:
             except (MontyError, RuntimeError) as e:
                 error = e
             except (TimeoutError, OSError) as e:
-                self._spawn(session.leave())
+                self.spawn(session.leave())
                 raise self._none_free(e) from e
             except BaseException:
-                self._spawn(session.leave())
+                self.spawn(session.leave())
                 raise
-        self._spawn(session.leave())
+        self.spawn(session.leave())
         raise SandboxFailed(f"no worker of the sandbox took its program: {error}") from error
 
     def _session(self, options: Mapping[str, Any]) -> WorkerSession:
@@ -385,14 +385,14 @@ class Workers:
             except (TimeoutError, OSError) as e:
                 raise self._none_free(e) from e
             except asyncio.CancelledError:
-                self._spawn(session.leave())
+                self.spawn(session.leave())
                 raise
         raise SandboxFailed(f"no worker of the sandbox starts: {error}") from error
 
     def _none_free(self, error: Exception) -> SandboxFailed:
         return SandboxFailed(f"no worker of the sandbox came free within {self._limits.start_s:g} s ({error})")
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

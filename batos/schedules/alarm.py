@@ -71,7 +71,7 @@ class Alarm:
         self._image, self._submit, self._bus = image, submit, bus
         self._now, self._wait, self._look_s = clock.now, clock.wait or _wait, clock.look_s
         self._heap: list[tuple[float, str]] = []
-        self._planned: dict[str, tuple[float, float]] = {}  # when to wake for which time; other entries of the heap are outdated
+        self.planned: dict[str, tuple[float, float]] = {}  # when to wake for which time; other entries of the heap are outdated
         self._timings: dict[tuple[str, str], Timing] = {}
         self._changed: set[str] = set()
         self._failed: set[str] = set()
@@ -94,7 +94,7 @@ class Alarm:
             await self._stop_failing()
             await self._fire_due()
             due = self._heap[0][0] if self._heap else math.inf
-            wait_s = min(self._look_s, max(0.0, due - self._now())) if self._planned else None
+            wait_s = min(self._look_s, max(0.0, due - self._now())) if self.planned else None
             await self._wait(self._stirred, wait_s)
 
     def changed(self, name: str) -> None:
@@ -126,7 +126,7 @@ class Alarm:
         """Read all schedules."""
         wanted = self._image.read(book.names)
         self._heap.clear()
-        self._planned.clear()
+        self.planned.clear()
         for begin in range(0, len(wanted), _LOADED):
             for name in wanted[begin : begin + _LOADED]:
                 self._plan(name)
@@ -135,7 +135,7 @@ class Alarm:
 
     def _plan(self, name: str, not_before: float = -math.inf) -> None:
         """Put a schedule into the heap at its next time."""
-        self._planned.pop(name, None)
+        self.planned.pop(name, None)
         found = self._image.read(book.load_some, [name])
         if not found:
             return
@@ -146,7 +146,7 @@ class Alarm:
             return
         if due < math.inf:
             wake = max(due, not_before)
-            self._planned[name] = wake, due
+            self.planned[name] = wake, due
             heapq.heappush(self._heap, (wake, name))
 
     def _timing(self, held: KeptSchedule) -> Timing:
@@ -168,8 +168,8 @@ class Alarm:
         found: list[tuple[str, float]] = []
         while self._heap and self._heap[0][0] <= self._now() and len(found) < _AT_ONCE:
             wake, name = heapq.heappop(self._heap)
-            if name in self._planned and self._planned[name][0] == wake:
-                found.append((name, self._planned.pop(name)[1]))
+            if name in self.planned and self.planned[name][0] == wake:
+                found.append((name, self.planned.pop(name)[1]))
         return found
 
     async def _fire_and_plan(self, name: str, due: float) -> None:
@@ -253,7 +253,7 @@ class Alarm:
             return False
         why = f"its last {count} runs failed; `batos schedule resume {spec.name}` lets it go on"
         await self._image.system(book.pause, spec.name, why, mission="schedules")
-        self._planned.pop(spec.name, None)
+        self.planned.pop(spec.name, None)
         log.error("schedule_stopped", name=spec.name, failures=count, hint=why)
         self._bus.publish(ScheduleStopped(spec.name, why))
         return True

@@ -108,6 +108,11 @@ def names(root: Root) -> list[str]:
     return sorted(name for name, one in root["lobby"].schedules._slots.items() if _is_schedule(root, one))
 
 
+def holder(root: Root) -> UvmObject:
+    """Return the object that is written when a schedule comes or goes."""
+    return root["lobby"].schedules  # type: ignore[no-any-return]
+
+
 def each(root: Root) -> list[tuple[str, UvmObject]]:
     """Return the objects of all schedules, by name."""
     return [(name, one) for name, one in root["lobby"].schedules._slots.items() if _is_schedule(root, one)]

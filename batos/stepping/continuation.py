@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.bus import EventBus, InferencePaid
 from batos.errors import BatosError, Conflicted, InvalidInput, StepConflict
-from batos.image import continuations, history, journal, ledger
+from batos.image import continuations, history, journal, ledger, usage_totals
 from batos.image.continuations import ThoughtChange
 from batos.image.journal import InferenceRecord
 from batos.missions.mission_queue import AttemptLimits
@@ -34,7 +33,6 @@ class StepContinuation(NamedTuple):
     """Continues missions."""
 
     go_on: GoOn
-    bus: EventBus
     dropped: Callable[[list[int]], object]
     """Hears of the chunks that the memory forgot: what it knew of a failure that stands no more."""
 
@@ -81,8 +79,6 @@ class StepContinuation(NamedTuple):
             raise Conflicted(f"others committed in the same places each time that mission {session.id!r} was to be continued; try it again")
         if dropped:
             self.dropped(dropped)
-        for paid in session.memory.paid:
-            self.bus.publish(InferencePaid(paid))
         log.info("continued", mission=session.id, changes=made, note=note)
         if not session.is_of_method:
             await self.go_on(session.id)
@@ -107,6 +103,7 @@ class StepContinuation(NamedTuple):
                     dropped = _forget_failure(unit.root, mends)
                     whole = thought._replace(answers=(*_unedited(session), *thought.answers))
                     continuations.go_on(unit.root, mends, made, note, whole, _replies(session))
+                    usage_totals.uncount_stepped(unit.root, session.memory.paid)  # the journal has them from now on
                     if whole.answers:  # they fit what the session decided on the way
                         session.run.attempt.decisions.write(unit.root)
             except BaseException:

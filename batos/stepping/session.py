@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import time
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from batos.stepping.method_runs import MethodRun
 from batos.stepping.moments import NOW, StepMoment, moment_of
 from batos.stepping.step_edits import StepEdit
 from batos.stepping.stepped_run import SteppedRun, Stop, Transition, never
-from batos.stepping.stepped_source import MISSING, AskedInference, StepInference, StepMemory, SteppedSource
+from batos.stepping.stepped_source import MISSING, AskedInference, OnPaid, StepInference, StepMemory, SteppedSource
 
 NEXT, END, FAILURE = "next", "end", "failure"
 
@@ -96,6 +97,8 @@ class StepParts(NamedTuple):
     """Makes the services of attempts in a mirror."""
     ground: Ground
     """Context of checks of changes: the guardian, and the models that are there."""
+    on_paid: OnPaid
+    """Counts an inference that a session has paid for."""
 
 
 class StepSession:
@@ -112,7 +115,8 @@ class StepSession:
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
         self.edits: list[StepEdit] = []
-        self.memory = StepMemory(error=mission.record.error or (mission.failure["error"] if mission.failure else None))
+        error = mission.record.error or (mission.failure["error"] if mission.failure else None)
+        self.memory = StepMemory(error=error, on_paid=parts.on_paid)
         self.is_changed = False
         """True if something was changed since the mission was thought up to here."""
         self.runs: list[MethodRun] = []
@@ -460,8 +464,11 @@ class StepSession:
         return found
 
 
-def method_mission(target: str, selector: str, args: list[Any], kwargs: dict[str, Any]) -> SteppedMission:
-    """Return a mission that is only stepped through: one message to an object of the image as it is now."""
+def method_mission(root: Root, target: str, selector: str, args: list[Any], kwargs: dict[str, Any]) -> SteppedMission:
+    """Return a mission that is only stepped through: one message to an object of the image as it is now. No mission of the image has its
+    id."""
     message = json.dumps({"target": target, "selector": selector, "args": args, "kwargs": kwargs})
-    record = MissionRecord(id=f"step-{selector}", brief=f"send {target} {selector}", accepted=time.time(), number=0, message=message)
+    ids = itertools.chain([f"step-{selector}"], (f"step-{selector}-{number}" for number in itertools.count(2)))
+    id = next(one for one in ids if not ledger.is_known(root, one))
+    record = MissionRecord(id=id, brief=f"send {target} {selector}", accepted=time.time(), number=0, message=message)
     return SteppedMission(record, None, False, NOW, frozenset())

@@ -53,10 +53,12 @@ class StepSessions:
 
     async def open_method(self, name: str, message: tuple[str, str, list[Any], dict[str, Any]], inferences: int) -> None:
         """Open a session for one message to an object, and send it there: target, selector, arguments, and those by name."""
-        mission = method_mission(*message)
-        self._check_of(name, mission.record.id)
-        if name not in self._open:
+        mission = self._image.read(method_mission, *message)
+        held = self._open.get(name)
+        if held is None:
             await self._opened(name, mission, "end", inferences)
+        elif not held.is_of_method or held.mission.record.brief != mission.record.brief:
+            self._check_of(name, mission.record.id)
 
     def _check_of(self, name: str, id: str) -> None:
         held = self._open.get(name)

@@ -6,6 +6,7 @@ machine and not to the thought. What the journal lacks fails as the mission fail
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ from batos.missions.replay import OfflineInference
 
 RECORDED, EDITED, NEW, MISSING = "recorded", "edited", "new", "missing"
 _OF_THE_MACHINE = frozenset({"digest", "options"})
+OnPaid = Callable[[InferenceRecord], Awaitable[None]]
+"""Hears of an inference that a session has paid for."""
 
 
 @dataclass
@@ -36,6 +39,8 @@ class StepMemory:
     """Number of inferences that may still be paid for."""
     error: dict[str, Any] | None = None
     """Error of the mission's last attempt, as the wire shows it: what was asked last has failed so."""
+    on_paid: OnPaid | None = None
+    """Counts an inference that was paid for, also where the session is dropped."""
 
 
 class StepInference(OfflineInference):
@@ -124,6 +129,8 @@ class SteppedSource:
         self._memory.paid.append(paid)
         self.recorded.add(paid)
         self.asked.append(AskedInference(request, place, label, paid, NEW))
+        if self._memory.on_paid is not None:
+            await self._memory.on_paid(paid)
         return paid
 
     def _failure(self, request: ChatRequest) -> InferenceFailed:

@@ -211,8 +211,8 @@ def grown(
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
     costs, spelled = priced(said), [(_SPELLED, one) for one in callables(more)]
-    idioms = {kind: _arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in KINDS}
-    idioms["two"] = _arranged(costs["two"])
+    idioms = {kind: arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in KINDS}
+    idioms["two"] = arranged(costs["two"])
     while queue and most > 0:
         cost, _, text, one = heapq.heappop(queue)
         if cost > least[text]:
@@ -223,14 +223,14 @@ def grown(
         alike.append(one)
         if (len(alike) > 1 and id(one) not in plain) or not one.part.kind:  # two arguments may have equal values in an example
             continue
-        for cost, idiom, operands in _uses(one, idioms, beside, before):
+        for cost, idiom, operands in uses_of(one, idioms, beside, before):
             if (most := most - size) < 0:
                 break
             text = _text(idiom, operands)
             if len(text) > _LONGEST or cost >= least.get(text, math.inf):
                 continue
             least[text] = cost
-            made, length = _made(idiom, operands, cost, text)
+            made, length = applied(idiom, operands, cost, text)
             most -= length // _UNIT
             if made is not None and len(held.get(_key(made), ())) < _ALIKE:
                 heapq.heappush(queue, (cost, len(text), text, made))
@@ -284,7 +284,7 @@ def _kind_of(value: Any) -> str:
     return kind if kind in KINDS else ""
 
 
-def _arranged(held: Priced) -> _Uses:
+def arranged(held: Priced) -> _Uses:
     held = sorted(held, key=lambda one: one[0])
     beside = [one for one in held if len(one[1].holes) == 2]
     second: dict[str, list[tuple[float, Idiom]]] = {}
@@ -293,7 +293,7 @@ def _arranged(held: Priced) -> _Uses:
     return _Uses([one for one in held if len(one[1].holes) == 1], beside, [one for one in held if len(one[1].holes) > 2], second)
 
 
-def _uses(
+def uses_of(
     one: Valued, idioms: Mapping[str, _Uses], beside: Mapping[str, Sequence[Valued]], before: Mapping[str, Sequence[Valued]]
 ) -> Iterator[tuple[float, Idiom, tuple[Valued, ...]]]:
     """Yield the ways to use an expression as an operand, with the cost of the result: first, second, or among several.
@@ -354,7 +354,7 @@ def _text(idiom: Idiom, operands: Sequence[Valued]) -> str:
     return idiom.spoken.template.format(**names)
 
 
-def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
+def applied(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
     """Return the expression of an idiom with its values, and their size in characters; None if it fails or is too long."""
     values, length, as_list = [], 0, False
     compute, able = idiom.compute, idiom.able

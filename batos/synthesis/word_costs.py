@@ -109,12 +109,12 @@ def _sections() -> dict[str, tuple[Spoken, ...]]:
             if title == "words":
                 groups = {f"+{name}": words for name, words in told}
             elif title != "pairs":
-                held = tuple(_entry(one, words, groups) for one, words in told)
+                held = tuple(entry(one, words, groups) for one, words in told)
                 found[title] = (*found.get(title, ()), *held)
     return found
 
 
-def _entry(template: str, words: str, groups: Mapping[str, str]) -> Spoken:
+def entry(template: str, words: str, groups: Mapping[str, str]) -> Spoken:
     needs = tuple(words_in(one.replace(",", " ")) for one in words.split() if one.startswith(_NEEDED))
     return Spoken(template, _spoken(words, groups), needs)
 

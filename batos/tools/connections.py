@@ -7,7 +7,6 @@ user accepts it. So a server cannot put another tool into the place of the one t
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -273,6 +272,8 @@ def _difference(before: Sequence[ToolDefinition], after: Sequence[ToolDefinition
     pins = [{tool.name: tool.pin() for tool in tools} for tools in (before, after)]
     if pins[0] == pins[1]:
         return ""
+    import difflib  # late: only definitions that changed need it
+
     lines = list(difflib.unified_diff(_lines(before), _lines(after), "pinned", "offered", lineterm="", n=1))
     return "\n".join([*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} lines more"] if len(lines) > _DIFF_LINES else lines)
 

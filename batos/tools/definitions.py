@@ -69,15 +69,19 @@ class ToolDefinition:
         required = list(self.parameters.get("required") or ())
         others = [f"{name}?" for name in self.parameters.get("properties") or {} if name not in required]
         shown = others if len(others) <= _OPTIONAL else [*others[: _OPTIONAL - 1], "…"]
-        sentence = _SENTENCE.split(" ".join(self.description.split()), maxsplit=1)[0]
-        title, _, said = sentence.partition(": ")
-        sentence = said if len(said) > len(title) else sentence  # a title says the same in fewer words
-        if self.kind == READS and (begin := _READING.match(sentence)):
-            sentence = sentence[begin.end() :] or sentence  # of what only reads the verb says nothing
-        sentence = sentence.rstrip(".")
+        sentence = self.purpose()
         head = f"{self.name}({', '.join([*required, *shown])})"[:_HEAD_CHARS]
         room = max(_SENTENCE_LEAST, _LINE_CHARS - len(head) - 2)
         return f"{head}: {sentence if len(sentence) <= room else sentence[: room - 1].rstrip() + '…'}".rstrip(": ")
+
+    def purpose(self) -> str:
+        """Return the first sentence of the description: without a title that says the same, and without the verb of what only reads."""
+        sentence = _SENTENCE.split(" ".join(self.description.split()), maxsplit=1)[0]
+        title, _, said = sentence.partition(": ")
+        sentence = said if len(said) > len(title) else sentence
+        if self.kind == READS and (begin := _READING.match(sentence)):
+            sentence = sentence[begin.end() :] or sentence
+        return sentence.rstrip(".")
 
     def to_wire(self) -> dict[str, Any]:
         """Return the definition as JSON values."""
@@ -150,6 +154,8 @@ class Delivery:
     """remainder of an earlier sending that asked (`InputRequired.pending`)"""
     answer: str = ""
     """the user's answer to its question"""
+    leave: Callable[[], None] = lambda: None
+    """Is called just before the first byte leaves, in any thread; what it raises is raised: then nothing may leave."""
 
 
 class InputRequired(Exception):

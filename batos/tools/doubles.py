@@ -101,7 +101,7 @@ def _plain(schema: Mapping[str, Any], kind: str, name: str) -> Any:
 
 
 def shape(schema: Any, chars: int = _SHAPE_CHARS) -> str:
-    """Return what a value of a schema looks like, in the words of Python: `{"sku": str, "tags": [str]}`; "" where nothing is known.
+    """Return what a value of a schema looks like, in the words of Python: `{"sku": str or None, "tags": [str]}`; "" where nothing is known.
 
     :param chars: greatest number of characters; a longer shape is cut off at a property or a level.
     """
@@ -116,12 +116,26 @@ def _shape(schema: Any, depth: int) -> str:
     if not isinstance(schema, Mapping):
         return "any"
     try:
-        schema = _chosen(schema)
+        chosen = _chosen(schema)
     except NoDouble:
         return "None"
+    text = _shape_of(chosen, depth)
+    return f"{text} or None" if text != "any" and (_takes_null(schema) or _takes_null(chosen)) else text
+
+
+def _takes_null(schema: Mapping[str, Any]) -> bool:
+    """Return True if a schema, or an alternative of it, says that the value may be null."""
+    choices = next((schema[word] for word in ("anyOf", "oneOf") if isinstance(schema.get(word), list)), ())
+    said = schema.get("type")
+    return (isinstance(said, list) and "null" in said) or any(isinstance(one, Mapping) and one.get("type") == "null" for one in choices)
+
+
+def _shape_of(schema: Mapping[str, Any], depth: int) -> str:
     kind = _kind(schema)
-    if isinstance(schema.get("enum"), list) and 0 < len(schema["enum"]) <= 6:
-        return " or ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
+    values = [one for one in schema["enum"] if one is not None] if isinstance(schema.get("enum"), list) else []
+    values = [schema["const"]] if schema.get("const") is not None else values
+    if 0 < len(values) <= 6:
+        return " or ".join(json.dumps(one, ensure_ascii=False) if isinstance(one, str) else repr(one) for one in values)
     if kind == "object" and depth and isinstance(parts := schema.get("properties"), Mapping) and parts:
         return "{" + ", ".join(f"{json.dumps(str(name))}: {_shape(part, depth - 1)}" for name, part in parts.items()) + "}"
     if kind == "object" and depth and isinstance(more := schema.get("additionalProperties"), Mapping) and more:

@@ -40,7 +40,7 @@ from batos.image.effects import (
     VERIFIABLE,
     EffectRecord,
 )
-from batos.image.identity import RESUMED
+from batos.image.identity import RESUMED, ActMarks
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall
 
@@ -112,12 +112,22 @@ class Caller(Protocol):
 class Effects:
     """The effects of one attempt. `asked` holds the keys of those that this attempt asked for."""
 
-    def __init__(self, image: LivingImage, mission: str, identity: str, caller: Caller, refusal: Refusal = lambda call: "") -> None:
+    def __init__(
+        self,
+        image: LivingImage,
+        mission: str,
+        identity: str,
+        caller: Caller,
+        refusal: Refusal = lambda call: "",
+        marks: ActMarks | None = None,
+    ) -> None:
         """
         :param identity: of the image, which keys are derived from.
         :param refusal: is asked before a second sending.
+        :param marks: counts what acts, beside an image of a server.
         """
         self._image, self._mission, self._identity, self._caller, self._refusal = image, mission, identity, caller, refusal
+        self._marks = marks
         self._known = {one.key: one for one in image.read(effects.load, mission)}
         self.asked: set[str] = set()
         self._unmade: dict[str, BatosError] = {}
@@ -229,16 +239,41 @@ class Effects:
 
         :param doubted: an earlier sending of it may have happened: a failure of this one alone does not say that nothing did.
         """
+        while True:
+            await self._image.lease.renewed()
+            try:
+                return await self._sent(record, call, answer, doubted)
+            except ownership.LeaseLapsed as e:  # nothing of it has left; it is intended anew, if the mission still is this kernel's
+                log.info("effect_held_back", mission=self._mission, tool=call.name, key=record.key, why=str(e))
+
+    def _leave(self) -> None:
+        """Go on only if the mission is this kernel's, which may have stood still, and no other one can have taken it over since.
+
+        :raises Overtaken: if it is another's.
+        :raises LeaseLapsed: if another may have it.
+        """
+        if self._image.kernel:
+            self._image.read(ownership.still_own, self._mission)
+            self._image.lease.check()
+
+    async def _sent(self, record: EffectRecord, call: ToolCall, answer: str, doubted: bool) -> Any:
         at, earlier = effects.now(), record.why.removeprefix(f"{AGAIN}: ").removeprefix(f"{RESUMED}: ")
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
         if call.tool.kind != READS:
             await self._keep(effects.intend, record)
             if self._known[record.key].state in ENDED:  # its user settled it meanwhile
                 return _outcome(self._known[record.key])
+            if self._marks is not None:
+                try:
+                    await self._marks.note()
+                except OSError as e:
+                    why = f"the file beside the image cannot be written: {e.strerror or e}"
+                    if doubted:  # an earlier sending may have happened: its record stays open
+                        raise ToolsTied(f"{call.name} is not called: {why}") from None
+                    return await self._failed(record, ToolFailed(f"{call.name} is not called: {why}"))
         tell = functools.partial(self._caller.tell, call.name)
-        delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer)
-        if self._image.kernel:  # a kernel that stood still may have been taken for gone meanwhile
-            self._image.read(ownership.still_own, self._mission)
+        delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer, self._leave)
+        self._leave()
         try:
             async with asyncio.timeout(call.seconds):
                 result = json.dumps(await call.send(delivery), ensure_ascii=False)
@@ -345,7 +380,7 @@ class Effects:
         if not record.process and (left := _left_s(record)) > 0:
             clock = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
             self._caller.tell(record.tool, f"was cut off and may still be carried out until {clock}; then {then}")
-        await _nothing_left(record)
+        await end_request(record)
 
     def _settled(self, record: EffectRecord, call: ToolCall | None = None) -> EffectRecord:
         """Return an effect as its user says that it ended. Each try has a question of its own: the answer to an earlier one is not its."""
@@ -386,7 +421,8 @@ class Effects:
 
     async def _keep(self, how: Callable[..., EffectRecord], record: EffectRecord) -> None:
         """Record an effect. What is known of it is what the journal holds then: an end that its user gave it meanwhile stays."""
-        self._known[record.key] = await self._image.system(how, self._mission, record, mission=self._mission)
+        more = (self._marks.known,) if self._marks is not None and how is effects.intend else ()
+        self._known[record.key] = await self._image.system(how, self._mission, record, *more, mission=self._mission)
 
 
 def asks_about(question: str, key: str) -> bool:
@@ -423,8 +459,8 @@ async def _looked(look: Callable[[], Awaitable[Any]], seconds: float) -> str:
         return ""
 
 
-async def _nothing_left(record: EffectRecord) -> None:
-    """Wait until nothing works on a request that was cut off: kill the process that does, or let its time run out."""
+async def end_request(record: EffectRecord) -> None:
+    """End a request that was cut off: kill the process that works on it, or wait until the time of a server that may is over."""
     if record.process:
         end_process(record.process)
         return

@@ -154,14 +154,16 @@ class Egress:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         seconds: float | None = None,
+        leave: Callable[[], None] = lambda: None,
     ) -> HttpAnswer:
         """Send a request and read its whole answer. Redirects of GET and HEAD are followed, those of others are the answer.
 
         :param seconds: for this request, in place of the limit.
+        :param leave: called once a connection is open, just before the request leaves on it; what it raises is raised.
         :raises EgressRefused: if it, or a redirect of it, goes where it may not; of the request itself nothing was sent then.
         :raises EgressFailed: if no whole answer came.
         """
-        sent = _Sent()
+        sent = _Sent(leave)
         within = self.limits.seconds if seconds is None else seconds
         try:
             async with asyncio.timeout(within):
@@ -249,11 +251,12 @@ class Egress:
 class _Sent:
     """Notes whether a request has begun to leave."""
 
-    def __init__(self) -> None:
-        self.begun = False
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave, self.begun = leave, False
 
     async def trace(self, event: str, _: Any) -> None:
         if event.endswith("send_request_headers.started"):
+            self._leave()
             self.begun = True
 
 
@@ -270,7 +273,7 @@ class ReachableOrigins:
     ) -> None:
         """Parameters are those of `Egress`."""
         self._origins, self._private, self._any_public = frozenset(origins), frozenset(private), any_public
-        self._resolve = resolve or _addresses
+        self._resolve = resolve or system_addresses
 
     def check_origin(self, origin: WebOrigin) -> None:
         """
@@ -333,7 +336,11 @@ class _GuardedBackend(httpcore.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-async def _addresses(host: str, port: int) -> list[str]:
+async def system_addresses(host: str, port: int) -> list[str]:
+    """Return the addresses that the system's resolver has for a host.
+
+    :raises httpcore.ConnectError: if it has none.
+    """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as e:

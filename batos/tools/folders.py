@@ -137,7 +137,7 @@ class FolderConnector:
         async def send(delivery: Delivery) -> Any:
             if tool.kind == READS:
                 return await asyncio.to_thread(work, said)
-            return await asyncio.to_thread(self._alone, work, said, delivery.key or secrets.token_hex(16))
+            return await asyncio.to_thread(self._alone, work, said, delivery)
 
         target = "" if tool.kind == READS else f"{self._spec.name}/{to or path}"
         look = {"move": self._look_moved, "delete": self._look_deleted}.get(tool.name)
@@ -222,9 +222,10 @@ class FolderConnector:
 
     # --- changing
 
-    def _alone(self, work: Callable[..., Any], said: Mapping[str, Any], key: str) -> Any:
+    def _alone(self, work: Callable[..., Any], said: Mapping[str, Any], delivery: Delivery) -> Any:
         with self._one_writer:
-            return work(said, key)
+            delivery.leave()
+            return work(said, delivery.key or secrets.token_hex(16))
 
     def _write(self, said: Mapping[str, Any], key: str) -> Any:
         path, data = said["path"], _bytes_of(said["text"])

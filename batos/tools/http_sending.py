@@ -49,6 +49,7 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SHORTEST_SECRET = 4  # shorter ones are not taken out of replies: they would be found in every word
 _TEXTS = ("xml", "javascript", "x-www-form-urlencoded", "yaml", "graphql", "x-ndjson")
 _BODY_SHOWN = 2000
+_LINKS_CHARS = 8000  # of a longer header of links nothing is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class HttpSender:
         )
 
     async def send(self, request: HttpRequest, kind: str, delivery: Delivery) -> Any:
-        """Send a request; return `{"status", "body", "url"}`.
+        """Send a request; return `{"status", "body", "url"}`, with the URL of the `next` page where the server names one (RFC 8288).
 
         :param kind: the effect's class.
         :raises ToolFailed: if it surely did not happen, or the server answered and nothing is open.
@@ -165,7 +166,9 @@ class HttpSender:
         end = time.monotonic() + self.seconds
         for attempt in range(1, TRIES + 1):
             left = max(0.001, end - time.monotonic())
-            answer = await self._egress.request(request.method, url, headers=headers, content=request.content, seconds=left)
+            answer = await self._egress.request(
+                request.method, url, headers=headers, content=request.content, seconds=left, leave=delivery.leave
+            )
             if 200 <= answer.status < 300 or (answer.status < 400 and kind == READS):
                 return answer
             pause = _pause(answer, kind, attempt)
@@ -196,7 +199,10 @@ class HttpSender:
         return EgressFailed(f"{said}, which leaves open if it happened", sent=True)
 
     def _result(self, answer: HttpAnswer) -> dict[str, Any]:
-        return {"status": answer.status, "body": self._body(answer), "url": self._redacted(answer.url)}
+        found = {"status": answer.status, "body": self._body(answer), "url": self._redacted(answer.url)}
+        if following := _next_page(answer):
+            found["next"] = self._redacted(following)
+        return found
 
     def _body(self, answer: HttpAnswer) -> Any:
         try:
@@ -247,6 +253,17 @@ class HttpSender:
         body = (request.content or b"").decode("utf-8", "replace")
         cut = body if len(body) <= _BODY_SHOWN else f"{body[:_BODY_SHOWN]}… ({len(body)} characters)"
         return "\n".join([*lines, *(["", cut] if cut else [])])
+
+
+def _next_page(answer: HttpAnswer) -> str:
+    """Return the URL of the page after an answer, as the server's header says it; empty if it says none."""
+    if len(links := answer.headers.get("link", "")) > _LINKS_CHARS:
+        return ""
+    try:
+        place = httpx.Response(answer.status, headers={"link": links}).links.get("next", {}).get("url")
+        return urllib.parse.urljoin(answer.url, place) if place else ""
+    except (ValueError, AttributeError):
+        return ""
 
 
 def checked_base(base: str) -> str:

@@ -307,8 +307,9 @@ class McpConnector:
         told = _Progress(delivery)
         for _ in range(ROUNDS):
             try:
+                opened = OpenCall(talk.answered, leave=delivery.leave)
                 result = await session.call(
-                    tool.name, given, call=OpenCall(talk.answered), tell=told, responses=_responses(talk.responses), state=talk.state
+                    tool.name, given, call=opened, tell=told, responses=_responses(talk.responses), state=talk.state
                 )
             except AskedInCall as e:
                 talk.form = e.form

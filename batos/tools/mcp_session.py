@@ -85,6 +85,8 @@ class OpenCall:
     answers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = ()
     asked: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     given: int = 0
+    leave: Callable[[], None] = lambda: None
+    """called just before the call leaves (`batos.tools.definitions.Delivery`)"""
 
     def respond(self, form: dict[str, Any]) -> ElicitResult:
         """Return the response to a question: the one that its user gave to the same one before, else `cancel`, which ends the call."""
@@ -240,6 +242,7 @@ class McpSession:
         """
 
         async def send(session: ClientSession) -> CallToolResult | InputRequiredResult:
+            call.leave()
             return await session.call_tool(
                 tool, arguments, None, tell, input_responses=responses, request_state=state, allow_input_required=True
             )

@@ -12,6 +12,7 @@ import itertools
 import json
 import re
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ _PLAIN = (
     "contentMediaType", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
 )  # fmt: skip
 _CHOICES = ("anyOf", "oneOf")
+_DEFINITIONS = ("$defs", "definitions")
 _COLLECTIONS = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
 _HOPS = 32
 _DESCRIPTION_CHARS = 200
@@ -54,7 +56,7 @@ class OpenApiReading(NamedTuple):
     left_out: tuple[str, ...]
     nodes: int
     notes: tuple[str, ...] = ()
-    """lines for its user: secrets that operations need"""
+    """lines for its user: secrets and headers that operations need"""
 
 
 class LostDocument(NamedTuple):
@@ -134,6 +136,7 @@ def read(
     broken: list[str] = []
     names: set[str] = set()
     used: list[Mapping[str, Any]] = []
+    unsent: Counter[tuple[str, str]] = Counter()
     here = {base, *_own_servers(document, place)}
     hidden = (*skipped, *openapi_security.query_keys(document))
     for path, method, shared, given in _operations(document, schemas):
@@ -146,7 +149,8 @@ def read(
             if own and own[0].rstrip("/") not in here:
                 left_out.append(f"{where}: it has a server of its own, {own[0]}")
                 continue
-            tool = _Operation(document, schemas, path, method, hidden).tool(shared, operation)
+            made = _Operation(document, schemas, path, method, hidden)
+            tool = made.tool(shared, operation)
         except _Unsupported as e:
             left_out.append(f"{where}: {e}")
         except InvalidInput as e:
@@ -156,9 +160,11 @@ def read(
         else:
             tools.append(_named(tool, _free(tool.name, names)))
             used.append(operation)
+            unsent.update(made.unsent)
     if broken and not tools:
         raise InvalidInput(f"the OpenAPI document is broken at {broken[0]}")
     notes = openapi_security.what_is_needed(document, used, headers, skipped)
+    notes += openapi_security.headers_needed(document, unsent, len(used), headers)
     left_out += [f"{one} (the document is broken there)" for one in broken]
     return OpenApiReading(tuple(tools), tuple(left_out), schemas.nodes, tuple(notes))
 
@@ -236,29 +242,41 @@ class _Schemas:
             node = self._at(node["$ref"])
         raise InvalidInput(f"the reference {shown(node)} leads to itself")
 
-    def schema(self, node: Any, *, response: bool = False, depth: int = 0, inside: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def schema(
+        self,
+        node: Any,
+        *,
+        response: bool = False,
+        depth: int = 0,
+        inside: frozenset[str] = frozenset(),
+        around: tuple[Mapping[str, Any], ...] = (),
+    ) -> dict[str, Any]:
         """Return a JSON schema without references; {}, which allows all, where it is cut off.
 
         :param inside: references that the node stands in: another one to them is circular.
+        :param around: schemas that the node stands in and that have definitions of their own, the innermost last.
         """
         self.nodes += 1
         self._left -= 1
         if not isinstance(node, Mapping) or depth > DEEPEST or self._left < 0:
             return {}
         hops = 0
-        while isinstance(node.get("$ref"), str):
+        while True:
+            around = (*around, node) if any(isinstance(node.get(word), Mapping) for word in _DEFINITIONS) else around
+            if not isinstance(node.get("$ref"), str):
+                break
             ref, hops = node["$ref"], hops + 1
-            if ref in inside or hops > _HOPS:
+            place, found = self._found(ref, around)
+            if place in inside or hops > _HOPS:
                 return {}
-            inside |= {ref}
-            found = self._at(ref)
+            inside |= {place}
             if not isinstance(found, Mapping):
                 return {}
             node = {**found, **{name: value for name, value in node.items() if name != "$ref"}}
         made = _facts(node)
 
         def inner(part: Any) -> dict[str, Any]:
-            return self.schema(part, response=response, depth=depth + 1, inside=inside)
+            return self.schema(part, response=response, depth=depth + 1, inside=inside, around=around)
 
         if isinstance(properties := node.get("properties"), Mapping):
             hidden = "writeOnly" if response else "readOnly"
@@ -280,24 +298,28 @@ class _Schemas:
             made.pop("additionalProperties", None)  # each part would refuse what the others allow
         return made
 
+    def _found(self, ref: str, around: Sequence[Mapping[str, Any]]) -> tuple[str, Any]:
+        """Return what a reference refers to, with a name of its own: in the document, else in the innermost schema around it that has it.
+
+        `#/$defs/NAME` is a schema's own in OpenAPI 3.1, where the schema has an `$id`; generators write it without one, too.
+        """
+        try:
+            return ref, self._at(ref)
+        except InvalidInput:
+            for depth, schema in reversed(list(enumerate(around))):
+                with contextlib.suppress(InvalidInput):
+                    if ref.startswith("#"):
+                        return f"{depth}{ref}", _pointed(schema, ref)
+            raise
+
     def _at(self, ref: str) -> Any:
-        location, _, pointer = ref.partition("#")
+        location = ref.partition("#")[0]
         if location and location not in self._files:
             raise InvalidInput(f"the reference {shown(ref)} leaves the document, which is not followed; bundle it into one document first")
         found: Any = self._files[location] if location else self._document
         if isinstance(found, LostDocument):
             raise InvalidInput(f"the reference {shown(found.name)} {found.why}")
-        for part in pointer.split("/")[1:]:
-            name = urllib.parse.unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            elif isinstance(found, Mapping) and name in found:
-                found = found[name]
-            elif isinstance(found, Mapping) and name.isdecimal() and int(name) in found:  # YAML reads 200 as a number
-                found = found[int(name)]
-            else:
-                raise InvalidInput(f"the reference {shown(ref)} leads nowhere")
-        return found
+        return _pointed(found, ref)
 
 
 class _Operation:
@@ -309,6 +331,8 @@ class _Operation:
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
         self._key_header = ""
+        self.unsent: list[tuple[str, str]] = []
+        """place and name of the headers and cookies that it requires: the connection gives them"""
         plain, _, query = path.partition("#")[0].partition("?")  # some tell operations of one path apart by a fragment
         self._details: dict[str, Any] = {"method": method.upper(), "path": plain}
         if query:
@@ -335,7 +359,9 @@ class _Operation:
         schema: dict[str, Any] = {"type": "object", "properties": self._properties, "additionalProperties": False}
         if self._required:
             schema["required"] = list(dict.fromkeys(self._required))
-        said = _said(operation) or f"{self._method.upper()} {self._path}"
+        said, place = _said(operation), f"{self._method.upper()} {self._path}"
+        if not said or _says_nothing(said, operation.get("operationId"), self._path):
+            said = f"{said}: {place}" if said else place
         return ToolDefinition(
             name=_name(operation.get("operationId"), self._method, self._path),
             description=_words(said, 600),
@@ -362,6 +388,8 @@ class _Operation:
         name, place = one["name"], one["in"]
         if place == "header" and _KEY_HEADER.match(name):
             self._key_header = name
+        elif place in ("header", "cookie") and one.get("required") is True:
+            self.unsent.append((place, name))
         if place not in ("path", "query") or (place == "query" and name in self._skipped):
             return
         if place == "path" and f"{{{name}}}" not in self._path:
@@ -485,6 +513,21 @@ class _Operation:
         return {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": {"type": "string"}}}
 
 
+def _pointed(found: Any, ref: str) -> Any:
+    """Return the part of a document that the pointer behind a reference's `#` leads to."""
+    for part in ref.partition("#")[2].split("/")[1:]:
+        name = urllib.parse.unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, Mapping) and name in found:
+            found = found[name]
+        elif isinstance(found, Mapping) and name.isdecimal() and int(name) in found:  # YAML reads 200 as a number
+            found = found[int(name)]
+        else:
+            raise InvalidInput(f"the reference {shown(ref)} leads nowhere")
+    return found
+
+
 def _media(content: Mapping[str, Any]) -> str | None:
     medias = [str(one) for one in content]
     for pattern in (
@@ -576,6 +619,14 @@ def _said(operation: Mapping[str, Any]) -> str:
     if not short or not long or long.casefold().startswith(short.rstrip(".").casefold()):
         return long or short
     return f"{short.rstrip('.')}: {long}"
+
+
+def _says_nothing(said: str, name: Any, path: str) -> bool:
+    """Return True if a description is a part of the operation's name and neither tells what the path is about: `save` of `saveUsingPOST`
+    at `/stock`."""
+    told = str(name or "").casefold()
+    about = [part.casefold().rstrip("s") for part in re.findall(r"[A-Za-z]+", re.sub(r"\{[^{}]*\}", "", path))]
+    return said.casefold() in told and bool(about) and not any(word in told for word in about)
 
 
 def _words(said: Any, most: int) -> str:

@@ -1,6 +1,7 @@
 """Security schemes of OpenAPI documents: which secret an API asks for, and the option of `batos tools add` that gives it.
 
-A scheme's secret is never a parameter that a model fills in: it is an option of the connection, which names a secret of its user's.
+A scheme's secret is never a parameter that a model fills in: it is an option of the connection, which names a secret of its user's. So is
+a header or cookie that operations require.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ SCHEMES = 50
 """Greatest number of a document's schemes that are read."""
 _TOLD = 3  # requirements that are told
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")  # a user pastes it into a shell: nothing that a shell reads as more than a word
+_OWN = frozenset({"accept", "content-type", "authorization"})  # OpenAPI has no parameters of these names: they are sent, or a secret
 _NOT_SECRET = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -57,6 +59,24 @@ def what_is_needed(
         text = "; or ".join(dict.fromkeys(ways))
         said[text] = said.get(text, 0) + count
     return [f"{count} of {total} operations ask for a secret: {text}" for text, count in list(said.items())[:_TOLD]]
+
+
+def headers_needed(document: Mapping[str, Any], unsent: Mapping[tuple[str, str], int], total: int, headers: Iterable[str]) -> list[str]:
+    """Return in words which headers and cookies operations require that a connection does not give, with the options that do.
+
+    :param unsent: number of operations by the place of what they require (`header`, `cookie`) and its name.
+    :param total: number of operations.
+    :param headers: names of the headers that the connection gives.
+    """
+    keys = {(one.get("in"), str(one.get("name")).lower()) for one in schemes_of(document).values()}  # those are told as secrets
+    given = {name.lower() for name in headers} | _OWN
+    found = []
+    for (place, name), count in sorted(unsent.items(), key=lambda pair: (-pair[1], pair[0])):
+        if not _NAME.match(name) or (place, name.lower()) in keys or ("cookie" if place == "cookie" else name.lower()) in given:
+            continue
+        way = f"'Cookie: {name}=VALUE'" if place == "cookie" else f"'{name}: VALUE'"
+        found.append(f"{count} of {total} operations need the {place} {name}, given by --header {way}")
+    return found[:_TOLD]
 
 
 def _alternatives(given: Any, schemes: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:

@@ -1,7 +1,7 @@
 """Operations as messages: which tool of a connection a message means, and its arguments, by rule.
 
 `order_` means the tool `order`, and `list_orders_` the tool `listOrders`, `list-orders` or `list_orders`. A tool's own name, and the way a
-method writes it (`identifier`), mean it too. Where two tools could be meant, none is.
+method writes it (`identifier`), mean it too, and `find_all_` means `findAllUsingGET`. Where two tools could be meant, none is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from batos.tools.toolbox import check_arguments
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _OTHER = re.compile(r"[\W_]+")
+_ADDED = re.compile(r"(?:(?<=[A-Za-z0-9])Using|(?<=[A-Za-z0-9])_using)[_-]?(?i:get|post|put|patch|delete|head|options)(_?\d*_?)$")
 
 
 def selector_of(tool: str) -> str:
@@ -107,4 +108,5 @@ def _fits(name: str, tool: ToolDefinition, arguments: Mapping[str, Any]) -> bool
 
 
 def _plain(name: str) -> str:
-    return _OTHER.sub("", name).lower()
+    """Return a name without its spelling, and without the method that a generator of descriptions adds: `findAllUsingGET` is `find_all`."""
+    return _OTHER.sub("", _ADDED.sub(r"\1", name)).lower()

@@ -47,6 +47,8 @@ _CLASSES = (READS, IDEMPOTENT, ACTS)
 _OPTIONS = ("classes", "dashes", "env", "folders", "memory_mib", "network", "seconds", "without_walls")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z][A-Za-z0-9_]{0,39})(\?)?\}")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
+_TEXT_WITHIN = re.compile(r"-[A-Za-z]*[cC]")
+"""Matches an option of fish that holds the text to run."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _SECRET_IN = re.compile(r"\{secret:")
 
@@ -191,6 +193,11 @@ class ProgramConnector:
             launched = first.pop() if first else await self._launch(plan)
             with contextlib.suppress(ValueError):
                 self._waiting.remove(launched)
+            try:
+                delivery.leave()
+            except BaseException:
+                await launched.end()
+                raise
             return _result(tool_name, await launched.run(), hidden)
 
         tool_name = f"{self._spec.name}.{tool.name}"
@@ -368,7 +375,8 @@ def _result(name: str, ended: tuple[str, bytes, bytes], hidden: Sequence[str]) -
         cut = {"cut": f"the output has more than {OUTPUT_BYTES} bytes; this is its beginning"} if len(output) > OUTPUT_BYTES else {}
         return {"exit": 0, "stdout": out, **({"stderr": err[-_SHOWN_ERRORS:]} if err else {}), **cut}
     if kind == "exit":
-        said = f": {end}" if end else f", and wrote no errors; its output ends: {out.strip()[-_SHOWN_ERRORS:]}"
+        told = out.strip()[-_SHOWN_ERRORS:]
+        said = f": {end}" if end else f", and wrote no errors; its output ends: {told}" if told else ", and wrote nothing"
         raise ToolFailed(f"{name} ended with exit code {detail}{said}{walled(end)}", sure=False, exit=int(detail))
     by = signal.Signals(int(detail)).name if kind == "signal" and detail.isdigit() and int(detail) in _SIGNALS else detail
     raise ProgramStopped(f"{name} was ended by {by or 'something that did not say why'}{': ' + end if end else ''}")
@@ -426,14 +434,25 @@ def text_of(name: str, value: Any) -> str:
 
 def refuse_shell(words: Sequence[str]) -> None:
     """Refuse a value as the text of a shell: it could say anything."""
-    if os.path.basename(words[0]) in _SHELLS:
-        given = any(map(_PLACEHOLDER.search, words))
+    if (shell := os.path.basename(words[0])) in _SHELLS:
+        fish, given = shell == "fish", any(map(_PLACEHOLDER.search, words))
         for before, word in itertools.pairwise(words):
             # an option between -c and its text makes a later word the text
-            is_c = before[:1] == "-" and before[1:].isalpha() and "c" in before
-            if is_c and (_PLACEHOLDER.search(word) or (given and word[:1] in ("-", "+"))):
+            follows = _takes_text(before, fish) and (_PLACEHOLDER.search(word) or (given and word[:1] in ("-", "+")))
+            option, holds, _ = word.partition("=")
+            within = _TEXT_WITHIN.match(word) or (holds and _takes_text(option, fish))
+            if follows or (fish and within and _PLACEHOLDER.search(word)):
                 how = 'keep the shell\'s text fixed and give values after it, as "$1"'
                 raise InvalidInput(f"the argument {shown(word)} would be run by a shell, whatever its text; {how}")
+
+
+def _takes_text(option: str, fish: bool) -> bool:
+    """Return True if the word after an option is run: after `-c` or `-ec`, and in fish after `-C`, `--command` and `--init-command`, which
+    may be shortened.
+    """
+    if fish and option.startswith("--") and len(option) > 2:
+        return any(whole.startswith(option[2:]) for whole in ("command", "init-command"))
+    return option[:1] == "-" and option[1:].isalpha() and bool({"c", "C"} & set(option) if fish else "c" in option)
 
 
 def _kind(classes: Any) -> str:

@@ -69,7 +69,7 @@ class Trainer:
         torch.set_num_threads(plan.threads)
         torch.manual_seed(plan.seed)
         self._torch = torch
-        self._tokenizer, self._model = _base(weights)
+        self._tokenizer, self._model = base_model(weights)
         self._adapted = adapt(self._model, plan)
         self._parameters = [p for pair in self._adapted.values() for p in (pair.a, pair.b)]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=plan.rate, weight_decay=0.0)
@@ -295,7 +295,7 @@ def _comparable(plan: TrainingPlan) -> dict[str, Any]:
     return {name: value for name, value in held.items() if name not in ("minutes", "threads")}
 
 
-def _base(weights: Path) -> tuple[Any, Any]:
+def base_model(weights: Path) -> tuple[Any, Any]:
     import torch
     import transformers
 

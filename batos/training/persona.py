@@ -145,12 +145,16 @@ def _said(root: Root, mission: UvmObject, cycle: UvmObject, settings: Settings) 
     if slots.get("flavour") == "off":
         return  # no persona spoke
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
-    limits = EvidenceLimits.of(settings)
-    bounds = {"missions": limits.context_missions, "chars": limits.context_chars}
-    before = prompts.conversation_text(root, mission, **bounds)
-    turns = prompts.conversation_turns(root, mission, **bounds) if direct and "." not in str(cycle.number) else ()
-    told = prompts.brief_text("" if direct else before, cycle.brief, cycle.asked)
-    passages = evidence.recorded(root, mission.id, EvidenceLimits.of(settings).chars).get(str(cycle.brief), ())
+    limits, shown_before = EvidenceLimits.of(settings), journal.told_before_of(root, mission.id)
+    shown = None if shown_before is None else prompts.ConversationRange(*shown_before)
+    talk = prompts.earlier_talk(root, mission, shown, limits.former_bounds)
+    passages = evidence.recorded(root, mission.id, limits.chars).get(str(cycle.brief), ())
+    if direct and "." in str(cycle.number):
+        talk = prompts.EarlierTalk()
+    before, turns = ("", talk.turns) if direct else (talk.text, ())
+    words = "" if "." in str(cycle.number) else talk.instructions
+    parts = prompts.fitted_to_window(cycle.brief, before, turns, passages, None, untold=talk.untold, gap=talk.gap, instructions=words)
+    told = prompts.brief_text(parts.before, parts.brief, cycle.asked)
     entries, spoken = journal.load(root, mission.id), dict(slots.get("voices", ()))
     system = system_message(cycle.persona, slots.get("flavour", "full"))
 
@@ -165,9 +169,9 @@ def _said(root: Root, mission: UvmObject, cycle: UvmObject, settings: Settings) 
     if (spoken or direct) and not (cycle.quoted or cycle.unsure):
         weave = states.SYNTHESIZING
         prompt = asked(weave, weave.direct_prompt if direct else weave.meta_prompt, voices=plans.voices(list(spoken.items())))
-        if answer := _answer(entries, cycle, "SYNTHESIZING", None, prompt, turns):
-            shown = prompt if not turns else prompt.replace(told, prompts.brief_text(before, cycle.brief, cycle.asked))
-            yield Said(system, shown, evidence.without_false_marks(answer, passages), True)
+        if answer := _answer(entries, cycle, "SYNTHESIZING", None, prompt, parts.turns):
+            read = prompt if not turns else prompt.replace(told, prompts.brief_text(talk.text, parts.brief, cycle.asked))
+            yield Said(system, read, evidence.without_false_marks(answer, passages), True)
 
 
 def _answer(

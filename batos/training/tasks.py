@@ -79,10 +79,10 @@ def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task
     if family.group == "thinking" or rng.random() < 0.1:
         helpers["think_"] = _THINK
     body = fill(family.body, holes)
-    cases = [_case(family, slot_kinds, holes, rng) for _ in range(CASES)]
+    cases = [case(family, slot_kinds, holes, rng) for _ in range(CASES)]
     selector = re.sub("_+", "_", fill(rng.choice(family.selectors), holes).lower().rstrip("_"))
     selector = f"{selector}_" if family.kinds and rng.random() < 0.8 else selector
-    given = _canonical(cases[0][1], family.kinds)
+    given = canonical(cases[0][1], family.kinds)
     names, keyword = _names(selector, cases[0][1], body, rng)
     body = _renamed(body, dict(zip(given, names, strict=True)))
     source = f"def {selector}({', '.join(('self', *names))}):\n{body}"
@@ -128,7 +128,7 @@ def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: b
     return found
 
 
-def _canonical(args: Sequence[Any], of: Sequence[str]) -> list[str]:
+def canonical(args: Sequence[Any], of: Sequence[str]) -> list[str]:
     """Return the names of arguments in a family's method."""
     stand_ins = [object() if kind in ("item_of", "member_of") else value for kind, value in zip(of, args, strict=True)]
     return _parameters("m", stand_ins)
@@ -171,7 +171,7 @@ def _wording(family: Family, holes: Mapping[str, str], rng: random.Random) -> st
 # --- calls and their answers
 
 
-def _case(family: Family, slot_kinds: Mapping[str, str], holes: Mapping[str, str], rng: random.Random) -> tuple[dict[str, Any], list[Any]]:
+def case(family: Family, slot_kinds: Mapping[str, str], holes: Mapping[str, str], rng: random.Random) -> tuple[dict[str, Any], list[Any]]:
     slots = {name: _few_fields(samplers.sample(kind, rng, ()), holes) for name, kind in slot_kinds.items()}
     values: list[Any] = list(slots.values())
     args: list[Any] = []

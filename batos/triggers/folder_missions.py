@@ -58,7 +58,7 @@ class FolderMissions:
         self._image, self._submit, self._bus, self._limits, self._brief_bytes = image, submit, bus, limits, brief_bytes
         self._places = image.kept(folders.places)
         self._waiting: dict[str, dict[str, None]] = {}
-        self._unread: dict[str, set[str] | None] = {}  # files to look at; None: all of the folder
+        self.unread: dict[str, set[str] | None] = {}  # files to look at; None: all of the folder
         self._made: dict[str, deque[float]] = {}
         self._failed: set[str] = set()
         self._stirred = asyncio.Event()
@@ -84,7 +84,7 @@ class FolderMissions:
 
     def look(self, name: str) -> None:
         """Look at all files of a folder: it was added, resumed or changed."""
-        self._unread[name] = None
+        self.unread[name] = None
         self._stirred.set()
 
     def heard(self, event: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ class FolderMissions:
             return
         for name, folder in self._places().items():
             if folders.is_within(folder, event["path"]):
-                if (paths := self._unread.setdefault(name, set())) is not None:
+                if (paths := self.unread.setdefault(name, set())) is not None:
                     paths.add(event["path"])
                 self._stirred.set()
 
@@ -104,15 +104,15 @@ class FolderMissions:
     # --- files
 
     async def _sort_out(self) -> None:
-        while self._unread:
-            name, paths = self._unread.popitem()
+        while self.unread:
+            name, paths = self.unread.popitem()
             try:
                 held = self._image.read(folders.find, name)
                 due, settled = await in_helper(self._image.read, folders.sort_out, name, paths if paths is None else sorted(paths))
                 if held is not None and settled:
                     await self._image.system(folders.settle, name, held.number, settled, mission="folders")
             except Exception:
-                self._unread[name] = None
+                self.unread[name] = None
                 raise
             if due:
                 self._waiting.setdefault(name, {}).update(dict.fromkeys(due))

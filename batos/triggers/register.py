@@ -73,6 +73,10 @@ class Register:
         """Return the names of all."""
         return sorted(name for name, one in self._all(root).items() if self._is_one(root, one))
 
+    def holder(self, root: Root) -> UvmObject:
+        """Return the object that is written when one of them comes or goes."""
+        return root["lobby"]._slots[self.place]  # type: ignore[no-any-return]
+
     def each(self, root: Root) -> list[tuple[str, UvmObject]]:
         """Return the objects of all, by name."""
         return [(name, one) for name, one in self._all(root).items() if self._is_one(root, one)]

@@ -249,7 +249,7 @@ class ModelsRequest(Request):
 class Accepting(BaseModel):
     """Slot of a persona that is to take the value of the codex; without a slot, all slots in which the image differs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     persona: Persona
     slot: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
 

@@ -6,10 +6,8 @@
             print(event)
 
 Every request carries a `ref`, so several requests can be open at once. A request without an answer is sent again. The client gives a
-mission its id, and the daemon accepts each id once. So neither a lost message nor a restarted daemon makes two missions of one.
-
-`Operating` holds the requests about the daemon itself: its facts, its metrics, the methods of its image. `image_bytes` reads the image
-files that a client attaches.
+mission its id, and the daemon accepts each id once: neither a lost message nor a restarted daemon makes two missions of one.
+`Operating` holds the requests about the daemon itself (facts, metrics, methods). `image_bytes` reads the images that a client attaches.
 """
 
 from __future__ import annotations
@@ -181,6 +179,7 @@ class Client(Operating):
         flavour: str | None = None,
         needs: Sequence[str] = (),
         images: Sequence[ImageFile | Mapping[str, Any]] = (),
+        instructions: str = "",
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
@@ -192,13 +191,14 @@ class Client(Operating):
         :param needs: capabilities that the model must have: `vision`, `tools`, `thinking`, `context:32k`; `auto`: those in the plan.
         :param images: images of the brief (PNG, JPEG, WebP): files, their bytes, or results of `upload`.
         :param may_ask: True if the mission may ask its user a question (event `needs_input`); it then waits for `answer`.
+        :param instructions: how to answer. Each mission of a conversation has them.
         :raises Unreadable: if an image file cannot be read.
         :raises BatosError: if the daemon refuses the mission (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came. The daemon may have accepted the mission; submit it again with the same id.
         """
         mission = str(uuid.uuid4()) if id is None else id
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
-        wants["needs"] = list(needs) or None
+        wants |= {"needs": list(needs) or None, "instructions": instructions or None}
         wants |= {"persona": persona, "deadline_s": deadline_s, "priority": priority}
         for again in (False, True):
             known = [dict(one) if isinstance(one, Mapping) else await self.upload(one) for one in images]

@@ -86,7 +86,7 @@ class Comparing(Scheduling):
         """Make the variant what there is, in one transaction; `change` is the number by which `undo_change` takes it back.
 
         :param note: why; it is kept with it.
-        :param anyway: also where the verdict is not that it is better.
+        :param anyway: also where pairs are not judged yet, or the verdict is not that it is better.
         :raises InvalidInput: saying why not.
         """
         return await self._ask("compare.promote", id=id, note=note, anyway=anyway or None)

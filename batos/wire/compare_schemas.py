@@ -22,7 +22,7 @@ _Minutes = Annotated[float, Field(gt=0, le=7 * 1440, allow_inf_nan=False)]
 class ComparedBrief(BaseModel):
     """A given brief of a comparison, and where rules judge, what is expected of its answer."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
     brief: _Brief
     depth: Literal["auto", "direct", "facets", "council"] | None = None
     flavour: Literal["auto", "full", "light", "off"] | None = None
@@ -119,7 +119,8 @@ class CompareResumeRequest(Request):
 
 
 class ComparePromoteRequest(Request):
-    """Make the variant what there is, in one transaction that can be undone; `anyway`: also where it is not found better."""
+    """Make the variant what there is, in one transaction that can be undone; `anyway`: also where pairs are not judged yet, or it is not
+    found better."""
 
     op: Literal["compare.promote"]
     id: CompareId

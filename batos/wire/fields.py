@@ -1,9 +1,12 @@
-"""Fields of requests: names, moments and limits with their allowed values; the base class of requests, and the roles of clients."""
+"""Fields of requests: names, moments and limits with their allowed values; the base class of requests, and the roles of clients. Words
+for the field `left_out` of results.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -45,7 +48,7 @@ WORDS = {
     _NEED: (r"[a-z0-9:]", "a need is vision, tools, thinking, context:TOKENS (such as context:32k), or auto"),
     _PATH: (r"[^\x00]", "a path cannot have this character"),
     _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
-    _CONNECTION: (r"[A-Za-z0-9_-]", "a connection's name is 1 to 40 of the letters A-Z a-z, the digits 0-9 and _ -, a letter first"),
+    _CONNECTION: (r"[A-Za-z0-9_-]", "a name is 1 to 40 of the letters A-Z a-z, the digits 0-9 and _ -, a letter first"),
     _TOOL: (r"[A-Za-z0-9_.:/-]", "write CONNECTION or CONNECTION.TOOL, such as notes.write"),
     _KEY: (r"[0-9a-f]", "an effect's key is 4 to 32 of the digits 0-9 a-f"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
@@ -115,7 +118,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 class Request(BaseModel):
     """Base of all requests. `ref` is the client's own mark; every reply to the request echoes it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     least_role: ClassVar[Role] = "operate"
     """The least role that may send the operation. An operation without its own value is for operators."""
@@ -144,3 +147,12 @@ class Request(BaseModel):
     def mission(self) -> str | None:
         """Return the id of the mission that the request is about; None if it is about none."""
         return getattr(self, "id", None)
+
+
+_LEFT_OUT = {"tools": "tools' answers"}
+
+
+def left_out_words(left_out: Mapping[str, int]) -> str:
+    """Return the line about what a model was not told (`left_out` of a result): the number of characters, by part."""
+    parts = ", ".join(f"{count} characters of the {_LEFT_OUT.get(part, part)}" for part, count in left_out.items())
+    return f"left out, since all was longer than the model reads at a time: {parts}"

@@ -245,7 +245,7 @@ class Listener:
         self._settings, self._wire = settings, WireLimits.of(settings)
         self._limits = PayloadLimits.of(settings)
         self._handler = handler
-        self._working: dict[int, asyncio.Task[None]] = {}
+        self.working: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, asyncio.Task[None]] = {}
         self._serials = itertools.count()
         self._scheduled = False
@@ -277,7 +277,7 @@ class Listener:
         self._context, self._socket, self.bound = context, socket, bound
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(socket, self._wire.message_bytes, with_keys=self._gate is not None)
-        self._outbox = Outbox(socket, self._settings, self._schedule)
+        self.outbox = Outbox(socket, self._settings, self._schedule)
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._pump)
         self._schedule()  # the descriptor signals changes only
@@ -293,9 +293,9 @@ class Listener:
         await self._finish(end)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end):
-                await self._outbox.drained()
+                await self.outbox.drained()
         self._loop.remove_reader(self._fd)
-        self._outbox.close()
+        self.outbox.close()
         left_s = max(end - self._loop.time(), min(self._wire.linger_s, 0.2))
         socket, self._socket = self._socket, None
         socket.close(linger=int(left_s * 1000))
@@ -335,7 +335,7 @@ class Listener:
 
     def _looked(self, known: Container[bytes]) -> None:
         """Close clients whose keys are no longer in the folder, after a look into it."""
-        if gone := self._outbox.shut_out(known):
+        if gone := self.outbox.shut_out(known):
             log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of wire.client_keys")
 
     def _schedule(self) -> None:
@@ -347,8 +347,8 @@ class Listener:
         self._scheduled = False
         if self._socket is None:
             return
-        self._outbox.flush()
-        if self._stopping or len(self._working) >= self._wire.requests:
+        self.outbox.flush()
+        if self._stopping or len(self.working) >= self._wire.requests:
             self._socket.getsockopt(zmq.EVENTS)  # else the descriptor stays readable and the loop spins
             return
         for message in self._inbox.read(_BATCH_FRAMES):
@@ -357,15 +357,15 @@ class Listener:
             self._schedule()
 
     def _take(self, message: Message) -> None:
-        peer = self._outbox.peer(message.routing_id, message.key)
+        peer = self.outbox.peer(message.routing_id, message.key)
         if peer is None:
             busy = {"type": "error", **Busy("too many clients at once; try again later").to_wire()}
-            self._outbox.send_now(payloads.encode(busy), message.routing_id, message.enveloped)
-        elif not self._outbox.stuck(peer):  # a request that cannot be answered is not started
+            self.outbox.send_now(payloads.encode(busy), message.routing_id, message.enveloped)
+        elif not self.outbox.stuck(peer):  # a request that cannot be answered is not started
             self._answer(message, peer)
 
     def _answer(self, message: Message, peer: Peer) -> None:
-        client = ClientHandle(self._outbox, peer, enveloped=message.enveloped, operates=self._authority.operates(message))
+        client = ClientHandle(self.outbox, peer, enveloped=message.enveloped, operates=self._authority.operates(message))
         if message.problem is not None:
             client.refuse(message.problem)
             return
@@ -384,7 +384,7 @@ class Listener:
         if request.waits and len(self._waiting) >= self._wire.waits:
             client.refuse(Busy("too many clients wait for results; try again later, or use `watch`"), request.mission)
             return
-        tasks = self._waiting if request.waits else self._working
+        tasks = self._waiting if request.waits else self.working
         serial = next(self._serials)
         bounds = self._authority.bounds(request, message)
         tasks[serial] = self._loop.create_task(self._serve(serial, request, client, bounds))
@@ -407,16 +407,16 @@ class Listener:
             told = {"message": "a request ended in a signal", "exception": signal, "task": asyncio.current_task()}
             self._loop.call_exception_handler(told)
         finally:  # not in a callback of the task, which would cost each request one more turn of the loop
-            if len(self._working) >= self._wire.requests:
+            if len(self.working) >= self._wire.requests:
                 self._schedule()  # reading was paused
-            self._working.pop(serial, None)
+            self.working.pop(serial, None)
             self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
         """Let the requests under way finish until `end`. Cancel requests that wait; their clients ask again."""
         for task in self._waiting.values():
             task.cancel()
-        if under_way := [*self._working.values(), *self._waiting.values()]:
+        if under_way := [*self.working.values(), *self._waiting.values()]:
             _, late = await asyncio.wait(under_way, timeout=max(0.0, end - self._loop.time()))
             for task in late:
                 task.cancel()

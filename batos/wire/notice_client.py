@@ -69,6 +69,14 @@ class Noticing(Connection):
         """
         return await self._ask("notice_test", hold_s=timeout_s, name=name, id=uuid.uuid4().hex if id is None else id)
 
+    async def notice_settle(self, name: str | None = None) -> dict[str, Any]:
+        """Settle the messages that failed or are in doubt, of one channel or of all: they are not spoken of any more. Return the channels,
+        and `settled`, the number of messages.
+
+        :raises InvalidInput: if there is no channel of that name, and no such message to one.
+        """
+        return await self._ask("notice_settle", name=name)
+
     async def notice_log(self, name: str | None = None, *, limit: int | None = None) -> dict[str, Any]:
         """Return the last messages, of one channel or of all, the newest first, with what became of them."""
         return await self._ask("notice_log", name=name, limit=limit)

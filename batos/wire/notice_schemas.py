@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, StringConstraints
 
 from batos.wire.fields import ConnectionName, Limit, MissionId, Persona, Request, Role
+from batos.wire.tool_schemas import folders_of, program_of
 
 ChannelName = ConnectionName
 Fact = Literal["end", "failure", "question", "change", "doubt", "schedule"]
@@ -34,6 +35,11 @@ class NoticeAddRequest(Request):
     quiet: Annotated[str, StringConstraints(min_length=1, max_length=20)] | None = None
     zone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     once: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the program of the daemon's machine that the channel runs, and the folders of that program."""
+        return (program_of(self.place), *folders_of(self.options)) if self.way == "program" else ()
 
 
 class NoticePauseRequest(Request):
@@ -67,6 +73,13 @@ class NoticeTestRequest(Request):
     @property
     def waits(self) -> bool:
         return True
+
+
+class NoticeSettleRequest(Request):
+    """Settle the messages that failed or are in doubt, of one channel or of all: the user has seen them."""
+
+    op: Literal["notice_settle"]
+    name: ChannelName | None = None
 
 
 class NoticeLogRequest(Request):

@@ -145,12 +145,12 @@ class Outbox:
         self._queue_limit = WireLimits.of(settings).client_queue
         self._queue_bytes = WireLimits.of(settings).client_queue_bytes
         self._total_bytes = WireLimits.of(settings).outbox_bytes
-        self._clients_limit = WireLimits.of(settings).clients
+        self.clients_limit = WireLimits.of(settings).clients
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._peers: WeakValueDictionary[bytes, Peer] = WeakValueDictionary()
         self._ready: deque[Peer] = deque()
-        self._blocked: deque[Peer] = deque()
+        self.blocked: deque[Peer] = deque()
         self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -166,7 +166,7 @@ class Outbox:
         if peer is not None and peer.curve_key != curve_key:
             self._forget(peer)
         if peer is None or peer.closed:
-            if len(self._peers) >= self._clients_limit:
+            if len(self._peers) >= self.clients_limit:
                 return None
             peer = self._peers[routing_id] = Peer(routing_id, curve_key)
         return peer
@@ -211,7 +211,7 @@ class Outbox:
             peer.ready = False
             self._drain(peer)
         self._try_blocked(_RETRIES_A_FLUSH)
-        if not self._blocked:
+        if not self.blocked:
             self._idle.set()
         elif self._retry is None and not self.closed:
             self._retry = self._loop.call_later(_RETRY_S, self._retry_blocked)
@@ -234,10 +234,10 @@ class Outbox:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        for peer in (*self._ready, *self._blocked):
+        for peer in (*self._ready, *self.blocked):
             self._forget(peer)
         self._ready.clear()
-        self._blocked.clear()
+        self.blocked.clear()
         self._idle.set()
 
     def _full(self, peer: Peer) -> bool:
@@ -297,7 +297,7 @@ class Outbox:
             except zmq.Again:
                 if not peer.blocked:
                     peer.blocked = True
-                    self._blocked.append(peer)
+                    self.blocked.append(peer)
                 return
             except zmq.ZMQError as e:
                 if e.errno != errno.EHOSTUNREACH:
@@ -323,8 +323,8 @@ class Outbox:
         self._wake()
 
     def _try_blocked(self, most: int) -> None:
-        for _ in range(min(most, len(self._blocked))):
-            peer = self._blocked.popleft()
+        for _ in range(min(most, len(self.blocked))):
+            peer = self.blocked.popleft()
             peer.blocked = False
             self._drain(peer)  # `_drain` queues the peer again if it still does not read
 

@@ -7,9 +7,11 @@ nesting deeper than the limit.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -125,7 +127,6 @@ _LENIENT = json.JSONDecoder(parse_int=_int_or_zero)
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 _NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
-_VALIDATE = {op: model.__pydantic_validator__.validate_python for op, model in OPS.items()}  # the function that `model_validate` calls
 
 _OPS_TOLD = 24
 _UNIONS = ("ref", "at", "a", "b")
@@ -183,17 +184,25 @@ def _validate(fields: dict[str, Any], limits: PayloadLimits) -> Request:
         name = min(fields.keys() - names)[:64]
         raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")
     try:
-        request: Request = _VALIDATE[op](fields)
+        request: Request = _validator(op)(fields)
     except ValidationError as e:
         raise InvalidRequest(f"{op}: {_first(e)}") from None
     if isinstance(request, SubmitRequest):
         _check_brief(request.brief, limits.brief_bytes)
+        _check_size("instructions", request.instructions, limits.brief_bytes)
     elif isinstance(request, AnswerRequest):
         if _is_blank(request.text):
             raise InvalidRequest("answer: the text is empty; say what the answer is")
     elif isinstance(request, SendRequest):
         _check_keywords(request.kwargs)
     return request
+
+
+@functools.cache
+def _validator(op: str) -> Callable[[dict[str, Any]], Request]:
+    """Return the function that `model_validate` of the operation's schema calls, built when the operation is first asked for."""
+    validate: Callable[[dict[str, Any]], Request] = OPS[op].__pydantic_validator__.validate_python
+    return validate
 
 
 def _no_op(op: str) -> str:
@@ -219,11 +228,16 @@ def _first(error: ValidationError) -> str:
 
 
 def _text(error: Any) -> str:
-    """Return the fault in words: pydantic reports patterns as they are, and of lengths only the allowed ones."""
-    text = str(error["msg"])
-    if error["type"] == "string_pattern_mismatch":
-        return unlike(error["ctx"]["pattern"], error["input"])
-    return f"{text}, not {len(error['input'])}" if error["type"] == "string_too_long" else text
+    """Return the fault in words: pydantic reports patterns as they are, of lengths only the allowed ones, and of a choice not the value."""
+    text, kind, value = str(error["msg"]), error["type"], error["input"]
+    if kind == "string_pattern_mismatch":
+        return unlike(error["ctx"]["pattern"], value)
+    if kind in ("string_too_short", "too_short") and not value:
+        thing, part = ("text", "characters") if kind == "string_too_short" else ("list", "entries")
+        return f"the {thing} is empty; the least number of {part} is {error['ctx']['min_length']}"
+    if kind == "literal_error" and isinstance(value, str):
+        return f"{value[:64]!r} is not a choice; allowed are {error['ctx']['expected']}"
+    return f"{text}, not {len(value)}" if kind == "string_too_long" else text
 
 
 def _of_union(errors: list[Any]) -> str:
@@ -240,9 +254,13 @@ def _path(loc: tuple[str | int, ...]) -> str:
 def _check_brief(brief: str, limit: int) -> None:
     if _is_blank(brief):
         raise InvalidRequest("submit: the brief is empty; say what the mission is")
+    _check_size("a brief", brief, limit)
+
+
+def _check_size(what: str, text: str, limit: int) -> None:
     # A character has at most four bytes. So only long texts need to be encoded to be measured.
-    if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
-        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `missions.brief_bytes`)")
+    if len(text) * 4 > limit and (size := len(text.encode())) > limit:
+        raise MessageTooLarge(f"submit: {what} of {size} bytes; at most {limit} are taken (setting `missions.brief_bytes`)")
 
 
 def _is_blank(text: str) -> bool:
@@ -271,7 +289,7 @@ def _marks(fields: dict[str, Any]) -> tuple[str | int | None, str | None]:
 
 
 class _Marks(BaseModel):
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     ref: Ref | None = None
     id: MissionId | None = None

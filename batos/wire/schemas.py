@@ -84,6 +84,7 @@ from batos.wire.notice_schemas import (
     NoticePauseRequest,
     NoticeRemoveRequest,
     NoticeResumeRequest,
+    NoticeSettleRequest,
     NoticesRequest,
     NoticeTestRequest,
 )
@@ -128,10 +129,11 @@ __all__ = [
     "CompareStartRequest", "CompareStopRequest", "CurateRequest", "DiffRequest", "EffectSettleRequest", "EffectsRequest",
     "ExpertsRequest", "FailuresRequest", "FolderAddRequest", "FolderPauseRequest", "FolderRemoveRequest", "FolderResumeRequest",
     "FolderRunRequest", "FoldersRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "HookAddRequest", "HookDeliverRequest",
-    "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest", "Image", "InfoRequest",
-    "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
+    "HookPauseRequest", "HookRemoveRequest", "HookResumeRequest", "HookRollRequest", "HooksRequest", "Image", "ImageRequest",
+    "InfoRequest", "IngestRequest", "KernelsRequest", "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest",
     "MissionsRequest", "ModelsRequest", "NoticeAddRequest", "NoticeLogRequest", "NoticePauseRequest", "NoticeRemoveRequest",
-    "NoticeResumeRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest", "PersonasRequest", "RateRequest",
+    "NoticeResumeRequest", "NoticeSettleRequest", "NoticeTestRequest", "NoticesRequest", "PackRequest", "PauseRequest",
+    "PersonasRequest", "RateRequest",
     "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest", "ScheduleAddRequest", "SchedulePauseRequest",
     "ScheduleRemoveRequest", "ScheduleResumeRequest", "ScheduleRunRequest", "SchedulesRequest", "SearchRequest", "SendRequest",
     "ShowRequest", "StatusRequest", "StepCloseRequest", "StepContinueRequest", "StepEditRequest", "StepEvalRequest", "StepGoRequest",
@@ -153,7 +155,7 @@ class _MissionRequest(Request):
 class Image(BaseModel):
     """Image of a brief, by its content."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     digest: Digest
     name: Annotated[str, StringConstraints(max_length=IMAGE_NAME_CHARS)] = ""
@@ -166,6 +168,7 @@ class SubmitRequest(_MissionRequest):
     brief: str
     persona: Persona | None = None
     context: MissionId | None = None  # the mission that this one follows
+    instructions: str = ""  # how to answer; each mission of a conversation has them, and the model is told them once
     form: dict[str, Any] | None = Field(None, alias="schema")  # JSON schema of the answer
     may_ask: bool = False  # True if the mission may ask its user a question
     depth: Literal["auto", "direct", "facets", "council"] | None = None
@@ -183,6 +186,16 @@ class UploadRequest(Request):
     bytes: Annotated[int, Field(ge=1, lt=2**31)]
     offset: Annotated[int, Field(ge=0, lt=2**31)] = 0
     data: str = ""  # in base64
+
+
+class ImageRequest(Request):
+    """A part of an image of a mission, from a byte on: as much as a message holds."""
+
+    least_role: ClassVar[Role] = "read"
+    op: Literal["image"]
+    id: MissionId
+    digest: Digest
+    offset: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
 class SendRequest(_MissionRequest):
@@ -285,7 +298,7 @@ class MethodsRequest(Request):
 class TaughtExample(BaseModel):
     """Expected answer of a message: a trial case for the method that is written for it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -397,7 +410,8 @@ class ReplayRequest(Request):
 
 
 OPS: dict[str, type[Request]] = {
-    "submit": SubmitRequest, "upload": UploadRequest, "status": StatusRequest, "result": ResultRequest, "watch": WatchRequest,
+    "submit": SubmitRequest, "upload": UploadRequest, "image": ImageRequest,
+    "status": StatusRequest, "result": ResultRequest, "watch": WatchRequest,
     "cancel": CancelRequest, "send": SendRequest, "method": MethodRequest, "methods": MethodsRequest, "teach": TeachRequest,
     "revert": RevertRequest, "grant": GrantRequest, "pause": PauseRequest, "resume": ResumeRequest, "answer": AnswerRequest,
     "rate": RateRequest, "show": ShowRequest, "history": HistoryRequest, "diff": DiffRequest, "ls": LsRequest,
@@ -413,7 +427,8 @@ OPS: dict[str, type[Request]] = {
     "schedule_pause": SchedulePauseRequest, "schedule_resume": ScheduleResumeRequest, "schedule_remove": ScheduleRemoveRequest,
     "schedule_run": ScheduleRunRequest, "notices": NoticesRequest, "notice_add": NoticeAddRequest, "notice_pause": NoticePauseRequest,
     "notice_resume": NoticeResumeRequest, "notice_remove": NoticeRemoveRequest, "notice_test": NoticeTestRequest,
-    "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest, "hook_pause": HookPauseRequest,
+    "notice_settle": NoticeSettleRequest, "notice_log": NoticeLogRequest, "hooks": HooksRequest, "hook_add": HookAddRequest,
+    "hook_pause": HookPauseRequest,
     "hook_resume": HookResumeRequest, "hook_remove": HookRemoveRequest, "hook_roll": HookRollRequest, "hook_deliver": HookDeliverRequest,
     "folders": FoldersRequest, "folder_add": FolderAddRequest, "folder_pause": FolderPauseRequest, "folder_resume": FolderResumeRequest,
     "folder_remove": FolderRemoveRequest, "folder_run": FolderRunRequest, "compare.start": CompareStartRequest,

@@ -33,6 +33,7 @@ class SyncClient(SyncOperations):
         flavour: str | None = None,
         needs: Sequence[str] = (),
         images: Sequence[ImageFile | Mapping[str, Any]] = (),
+        instructions: str = "",
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
@@ -44,6 +45,7 @@ class SyncClient(SyncOperations):
         :param needs: capabilities that the model must have: `vision`, `tools`, `thinking`, `context:32k`; `auto`: those in the plan.
         :param images: images of the brief (PNG, JPEG, WebP): files, their bytes, or results of `upload`.
         :param may_ask: True if the mission may ask its user a question (event `needs_input`); it then waits for `answer`.
+        :param instructions: how to answer. Each mission of a conversation has them.
         :raises Unreadable: if an image file cannot be read.
         :raises BatosError: if the daemon refuses the mission (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came. The daemon may have accepted the mission; submit it again with the same id.
@@ -62,6 +64,7 @@ class SyncClient(SyncOperations):
                 flavour=flavour,
                 needs=needs,
                 images=images,
+                instructions=instructions,
             )
         )
 

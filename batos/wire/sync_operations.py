@@ -86,6 +86,14 @@ class SyncOperations(SyncConnection):
         """
         return self._run(self._client.notice_test(name, id=id, timeout_s=timeout_s))
 
+    def notice_settle(self, name: str | None = None) -> dict[str, Any]:
+        """Settle the messages that failed or are in doubt, of one channel or of all: they are not spoken of any more. Return the channels,
+        and `settled`, the number of messages.
+
+        :raises InvalidInput: if there is no channel of that name, and no such message to one.
+        """
+        return self._run(self._client.notice_settle(name))
+
     def notice_log(self, name: str | None = None, *, limit: int | None = None) -> dict[str, Any]:
         """Return the last messages, of one channel or of all, the newest first, with what became of them."""
         return self._run(self._client.notice_log(name, limit=limit))
@@ -314,7 +322,7 @@ class SyncOperations(SyncConnection):
         """Make the variant what there is, in one transaction; `change` is the number by which `undo_change` takes it back.
 
         :param note: why; it is kept with it.
-        :param anyway: also where the verdict is not that it is better.
+        :param anyway: also where pairs are not judged yet, or the verdict is not that it is better.
         :raises InvalidInput: saying why not.
         """
         return self._run(self._client.compare_promote(id, note, anyway=anyway))

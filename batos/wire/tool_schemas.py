@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -42,15 +43,22 @@ class ToolAddRequest(Request):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the file, folder or program of the daemon's machine that the connection reaches."""
+        """Return the file, folder or program of the daemon's machine that the connection reaches, and the folders of that program."""
         if "://" in self.place.split(" ", 1)[0] or self.kind in ("http", "web") or not self.place:
             return ()
         if self.kind in ("folder", "openapi"):
             return (self.place,)
-        return (_program_of(self.place),)
+        return (program_of(self.place), *folders_of(self.options))
 
 
-def _program_of(command: str) -> str:
+def folders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the folders that the options of a program open to it; what is not a list of paths is left to the connector to refuse."""
+    given = options.get("folders")
+    return tuple(one.removesuffix(":ro").removesuffix(":rw") for one in given if isinstance(one, str)) if isinstance(given, list) else ()
+
+
+def program_of(command: str) -> str:
+    """Return the program of a command line."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -73,9 +81,9 @@ class ToolDescribeRequest(Request):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the file or program of the daemon's machine that it reads."""
+        """Return the file or program of the daemon's machine that it reads, and the folders of that program."""
         if self.kind == "usage":
-            return (_program_of(self.source),)
+            return (program_of(self.source), *folders_of(self.options))
         return () if "://" in self.source else (self.source,)
 
 

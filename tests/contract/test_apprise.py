@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.image.effects import DONE, FAILED
+from batos.image.effects import DONE, FAILED, IN_DOUBT
 from tests.support.notices import SOON, opened, world
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("apprise") is None, reason="the extra notify is not installed")
@@ -40,3 +40,20 @@ async def test_a_failure_says_why_without_the_secret(tmp_path: Path, url: str) -
         assert (last.state, last.attempts) == (FAILED, SOON.tries)
         assert "verysecrettoken" not in last.why
         assert "exit code" in last.why
+
+
+@pytest.mark.parametrize("once", [False, True])
+async def test_what_a_server_may_have_taken_is_in_doubt(tmp_path: Path, once: bool) -> None:
+    with world() as there:
+        there.answers = [503]
+        async with opened(tmp_path) as office:
+            office.secrets["PHONE"] = there.url.replace("http://", "json://")
+            await office.add("phone", "apprise", "{secret:PHONE}", once=once)
+            async with office.courier():
+                await office.accept("a", "Water the plants")
+                await office.end("a")
+                await office.until(lambda: office.messages() and not office.messages()[0].is_open)
+            last = office.messages()[0]
+        titles = ["Done: Water the plants", *([] if once else ["Perhaps told before: Done: Water the plants"])]
+        assert [one["title"] for one in there.heard] == titles
+        assert (last.state, last.attempts) == ((IN_DOUBT, 1) if once else (DONE, 2))

@@ -20,6 +20,7 @@ SLOWEST_S = 90.0  # all cases at once on a busy machine; those that never end ar
 MOST_MIB = 700
 
 
+@pytest.mark.long
 def test_no_case_reaches_anything_outside_the_grant_and_all_are_bounded() -> None:
     words = [sys.executable, str(ATTACKS), "--one", "all:"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SLOWEST_S * 2)

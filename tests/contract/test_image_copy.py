@@ -21,6 +21,7 @@ from batos.image import blobs, identity, ledger
 from batos.image.image_copy import CopyFacts, CopyProgress, copy_image
 from batos.image.living_image import LivingImage
 from batos.image.storage import open_database
+from tests.support import forked
 from tests.support.kernels import daemon, kernel
 from tests.support.missions import FakeInference, mind, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
@@ -215,7 +216,7 @@ async def test_a_hand_over_that_died_is_ended_by_the_next_run(
 ) -> None:
     source, server = file(tmp_path), at.image()
     await made(source, tmp_path)
-    write, writes = identity._write, []
+    write, writes = identity.write_file, []
 
     def dying(*args: Any) -> None:
         writes.append(args)
@@ -223,7 +224,7 @@ async def test_a_hand_over_that_died_is_ended_by_the_next_run(
             raise KeyboardInterrupt
         write(*args)
 
-    monkeypatch.setattr(identity, "_write", dying)
+    monkeypatch.setattr(identity, "write_file", dying)
     with pytest.raises(KeyboardInterrupt):
         copy_image(source, server, tmp_path)
     monkeypatch.undo()
@@ -252,7 +253,7 @@ copy_image(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Dying())
 
 def killed(source: str, target: str, data: Path, done: int, step: str = "copying transactions") -> None:
     words = [sys.executable, "-c", DYING, source, target, str(data), str(done), step]
-    ended = subprocess.run(words, cwd=ROOT, timeout=60, check=False, capture_output=True, text=True)
+    ended = forked.run(words, cwd=ROOT, timeout=60, check=False, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 

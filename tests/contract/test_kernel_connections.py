@@ -20,7 +20,7 @@ from batos.tools.definitions import ConnectionSpec, ConnectorServices
 from batos.tools.machines import EVERY
 from batos.tools.toolbox import Toolbox
 from tests.support.desk import PAY, Place, asked
-from tests.support.kernels import Standstill, daemon, until
+from tests.support.kernels import Standstill, acts, daemon, until
 from tests.support.missions import FakeInference, give, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
@@ -43,12 +43,6 @@ def told(kernel: Kernel, id: str) -> str:
 
 def message(target: str, *args: Any) -> dict[str, Any]:
     return {"message": json.dumps({"target": target, "selector": "call_", "args": list(args), "kwargs": {}})}
-
-
-async def acts(kernel: Kernel) -> None:
-    toolbox = kernel.attempt_services.toolbox
-    assert toolbox is not None
-    await until(lambda: not toolbox.tied() and not kernel.fitness.reasons, "the right to act")
 
 
 @contextlib.asynccontextmanager
@@ -157,8 +151,7 @@ async def test_a_message_to_a_folder_of_another_machine_is_thought_there_from_th
     uri, folder = zeo.image(), tmp_path / "notes"
     folder.mkdir()
     async with daemon(tmp_path, uri, FakeInference(), "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
-        await acts(one)
-        await acts(other)
+        await acts(one, other)
         made = await one.attempt_services.toolbox.add(  # type: ignore[union-attr]
             ConnectionSpec("notes", "folder", str(folder), {"writable": True})
         )

@@ -19,7 +19,7 @@ from batos.concurrency import Lifetime
 from batos.errors import ImageFailed
 from batos.image import continuations
 from batos.image.continuations import ThoughtChange
-from tests.support.kernels import LOOK_S, TERMS, Standstill, daemon, kernel, record, until
+from tests.support.kernels import LOOK_S, TERMS, Standstill, acts, daemon, kernel, looked, record, until
 from tests.support.missions import FakeInference, submit
 from tests.support.servers import Zeo, zeo  # noqa: F401
 
@@ -47,6 +47,7 @@ async def test_a_cancellation_before_the_first_turn_of_a_mission_that_is_another
     uri, held = zeo.image(), FakeInference()
     held.hold()
     async with daemon(tmp_path, uri, FakeInference(), "a") as one, daemon(tmp_path, uri, held, "b") as other:
+        await acts(other)
         await submit(other, "m", "robin, what of it?")
         await held.came(1)
         cancelling = asyncio.ensure_future(one.scheduler.cancel("m"))
@@ -76,6 +77,7 @@ async def test_a_mission_that_was_cancelled_elsewhere_may_be_continued(zeo: Zeo,
         await held.came(1)
         assert await other.scheduler.cancel("m")
         await cancelled(other, "m")
+        await acts(other)
         await other.image.system(continuations.go_on, "m", "", "", ThoughtChange(), ())
         await other.scheduler.go_on("m")
         await until(lambda: record(other, "m").is_final)
@@ -115,7 +117,7 @@ async def test_a_kernel_stops_whose_image_failed_while_it_led(zeo: Zeo, moment: 
 
     membership.on_lead(led)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             async with membership.running():
                 await entered.wait()
     finally:
@@ -129,7 +131,8 @@ async def test_the_second_end_of_a_mission_that_was_continued_is_told_at_each_ke
         ends: dict[str, list[str]] = {"a": [], "b": []}
         for name, kernel in (("a", one), ("b", other)):
             kernel.bus.subscribe(MissionEnded, lambda ended, name=name: ends[name].append(ended.state))
-        await asyncio.sleep(10 * LOOK_S)  # each has looked once
+        await acts(other)
+        await looked(one, other)
         await submit(one, "m", "robin, what of it?")
         await held.came(1)
         assert await one.scheduler.cancel("m")
@@ -144,10 +147,15 @@ async def test_a_mission_that_was_continued_is_cancelled_from_another_kernel_whi
     uri, held = zeo.image(), FakeInference()
     held.hold()
     async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, FakeInference(), "b") as other:
+        ends: list[str] = []
+        for kernel in (one, other):
+            kernel.bus.subscribe(MissionEnded, lambda ended: ends.append(ended.state))
+        await looked(one, other)
         await submit(one, "m", "robin, what of it?")
         await held.came(1)
         assert await one.scheduler.cancel("m")
-        await asyncio.sleep(10 * LOOK_S)  # each has told the end, and looks at it no more
+        await until(lambda: ends == ["FAILED"] * 2, "the end, told at both")
+        await looked(one, other)  # at which they look at it no more
         await one.image.system(continuations.go_on, "m", "", "", ThoughtChange(), ())
         await one.scheduler.go_on("m")
         await held.came(2)

@@ -107,7 +107,7 @@ async def test_a_silent_kernel_is_declared_gone_and_registers_anew_when_it_wakes
         second.on_renamed(lambda: renamed.append(second.name))
         await second.describe(endpoint="tcp://b:1")
         await until(lambda: len(first.others()) == 1)
-        assert await image.system(kernels.declare_gone, "b.2", image.read(kernels.listed)[1].beat)
+        assert await image.system(lambda root: kernels.declare_gone(root, "b.2", kernels.listed(root)[1].beat))
         await until(lambda: renamed == ["b.3"])
         assert (second.name, image.read(kernels.me)) == ("b.3", "b.3")
         await until(lambda: [(one.name, one.endpoint) for one in first.others()] == [("b.3", "tcp://b:1")])
@@ -168,18 +168,19 @@ async def test_a_registration_and_an_exclusive_use_at_the_same_moment_exclude_ea
         await image.close()
 
 
-async def test_kernels_commit_their_groups_one_after_the_other(postgres: Postgres) -> None:  # noqa: F811
+async def test_kernels_commit_their_groups_one_after_the_other(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(turn, "WAIT_S", 60.0)  # however long a commit takes on this machine
     uri = postgres.image()
 
     def count(root: Any) -> int:
         root["counter"] = root.get("counter", 0) + 1
         return int(root["counter"])
 
-    async with kernel(uri, "a", lease_s=5) as (one, first):
+    async with kernel(uri, "a", lease_s=20) as (one, first):
         await one.system(count)
-        assert first._turn.stats["turns"] == 0  # nobody else is there
-        async with kernel(uri, "b", lease_s=5) as (other, second):
-            await until(lambda: first._turn.needed and second._turn.needed)
+        assert first.turn.stats["turns"] == 0  # nobody else is there
+        async with kernel(uri, "b", lease_s=20) as (other, second):
+            await until(lambda: first.turn.needed and second.turn.needed)
             before = one.committer.stats["conflicts"] + other.committer.stats["conflicts"]
 
             async def counts(image: LivingImage) -> None:
@@ -189,26 +190,47 @@ async def test_kernels_commit_their_groups_one_after_the_other(postgres: Postgre
             await asyncio.gather(counts(one), counts(other))
             assert one.committer.stats["conflicts"] + other.committer.stats["conflicts"] - before <= 2  # of what is outside a group
             assert await one.system(count) == 42
-            assert first._turn.stats["turns"] >= 20
-            assert first._turn.stats["without"] == 0
+            assert first.turn.stats["turns"] >= 20
+            assert first.turn.stats["without"] == 0
 
 
 async def test_a_kernel_that_stands_still_in_its_turn_holds_nobody_up_for_long(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(turn, "WAIT_S", 0.2)
     uri = postgres.image()
     async with kernel(uri, "a") as (_, first), kernel(uri, "b") as (other, second):
-        await until(lambda: second._turn.needed and first._turn.needed)
+        await until(lambda: second.turn.needed and first.turn.needed)
         held = SessionTurn(server.postgres_of(other.db.storage), 1.0)
         held.needed = True
         with held():
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            for _ in range(5):
+            for _ in range(8):
                 await other.system(kernels.beat, second.name)
-            assert loop.time() - began < 1.5
-            assert second._turn.stats["without"] == 1
+            assert 1 <= second.turn.stats["without"] < 8, "after one that waited in vain, others do not wait"
             await until(lambda: not postgres.ask(_IN_TURN))  # the server ends a session that stands still in it
         held.close()
+
+
+async def test_a_task_that_is_cancelled_while_it_waits_for_its_turn_takes_none(postgres: Postgres) -> None:  # noqa: F811
+    uri = postgres.image()
+    async with kernel(uri, "a", lease_s=20) as (one, _):
+        first, second = (SessionTurn(server.postgres_of(one.db.storage), 20.0, turn.REPLAYS) for _ in range(2))
+        first.needed = second.needed = True
+        entered: list[str] = []
+
+        async def waits() -> None:
+            async with second.held():
+                entered.append("second")
+
+        async with first.held():
+            waiting = asyncio.create_task(waits())
+            await until(lambda: postgres.ask("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), "one that waits")
+            waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert entered == []
+        async with first.held():  # what the other one was given meanwhile it has given back
+            assert first.stats == {"turns": 2, "without": 0}
+        for one_of_them in (first, second):
+            one_of_them.close()
 
 
 _IN_TURN = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE '%turn' AND state = 'idle in transaction'"
@@ -226,12 +248,12 @@ async def test_a_kernel_that_wakes_beside_another_version_gives_up(postgres: Pos
 
 async def test_kernels_outlive_a_restart_of_the_server_and_none_of_them_counts_as_gone(postgres: Postgres) -> None:  # noqa: F811
     uri = postgres.image()
-    async with kernel(uri, "a", lease_s=3) as (one, first), kernel(uri, "b", lease_s=3) as (other, second):
+    async with kernel(uri, "a", lease_s=10) as (one, first), kernel(uri, "b", lease_s=10) as (other, second):
         await until(lambda: first.others() and second.others())
         await asyncio.to_thread(postgres.stop, "immediate")
-        await until(lambda: first._away and second._away)
+        await until(lambda: first.away and second.away)
         await asyncio.to_thread(postgres.start)
-        await until(lambda: not first._away and not second._away)
+        await until(lambda: not first.away and not second.away)
         beats = other.read(kernels.listed)
         assert [one.gone for one in beats] == ["", ""]
         await until(lambda: len(held_locks(postgres)) == 2)

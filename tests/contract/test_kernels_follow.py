@@ -55,11 +55,11 @@ async def test_the_leader_takes_up_what_was_asked_of_another_kernel(postgres: Po
             await until(lambda: is_complete(leader, "folder-inbox-", 2), "the mission of the other file")
 
             await asker.ask("schedule_add", name="later", when="every day at 8", brief="robin, greet the day")
-            alarm = leader.transport.schedules._made
+            alarm = leader.transport.schedules.made
             assert alarm is not None
-            await until(lambda: "later" in alarm._planned, "the plan")
+            await until(lambda: "later" in alarm.planned, "the plan")
             await asker.ask("schedule_pause", name="later")
-            await until(lambda: "later" not in alarm._planned, "the pause")
+            await until(lambda: "later" not in alarm.planned, "the pause")
 
 
 async def test_each_kernel_tells_what_it_paid_itself(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.image import effects, journal, ledger, ownership
 from batos.image.effects import EffectRecord
-from tests.support.kernels import Standstill, daemon, record, until
+from batos.missions.fitness import Fitness
+from batos.objects import Method, Root
+from tests.support.kernels import Standstill, acts, daemon, record, until
 from tests.support.missions import FakeInference, mind, submit
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
@@ -21,6 +26,9 @@ from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 def at(request: pytest.FixtureRequest) -> Postgres | Zeo:
     found: Postgres | Zeo = request.getfixturevalue(request.param)
     return found
+
+
+HOUR_S = 3600.0
 
 
 class Queued(FakeInference):
@@ -81,7 +89,7 @@ async def test_missions_of_a_kernel_that_stands_still_go_on_at_another_and_it_wr
         await until(lambda: one.membership.name == "a.3")
         await submit(one, "again", "robin, and now?")
         await ended(other, "again")
-        assert record(other, "again").kernel == "a.3"
+        assert record(other, "again").kernel in ("a.3", "b.2"), "whoever has a turn first, but not under the name that was taken for gone"
 
 
 async def test_a_kernel_that_was_taken_for_gone_is_asked_before_it_pays(at: Postgres | Zeo, tmp_path: Path) -> None:
@@ -98,18 +106,15 @@ async def test_a_kernel_that_was_taken_for_gone_is_asked_before_it_pays(at: Post
 async def test_a_killed_kernel_is_noticed_by_the_end_of_its_session(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
     uri, held, free = postgres.image(), FakeInference(), FakeInference()
     held.hold()
-    loop = asyncio.get_running_loop()
     async with daemon(tmp_path, uri, held, "a") as one, daemon(tmp_path, uri, free, "b") as other:
-        one.membership.lease_s = other.membership.lease_s = 30.0
-        await until(lambda: "a.1" in other.membership._silence._held)
-        other.membership._silence._since = float("-inf")  # its own session is older than the lease
-        other.membership._silence._lease_s = 30.0
+        one.membership.lease_s = other.membership.lease_s = HOUR_S  # longer than anything waits here
+        silence = other.membership.silence
+        await until(lambda: "a.1" in silence.held)
+        silence.since, silence.lease_s = float("-inf"), HOUR_S  # its own session is older than the lease
         await submit(one, "m", "robin, what of it?")
         await held.came(1)
         async with Standstill(one.membership, killed=True):
-            began = loop.time()
             await ended(other, "m")
-            assert loop.time() - began < 5  # far from a lease
         held.release()
 
 
@@ -119,6 +124,7 @@ async def test_an_orderly_stop_gives_its_missions_back_without_a_counted_attempt
     free.hold()
     async with daemon(tmp_path, uri, free, "b") as other:
         async with daemon(tmp_path, uri, held, "a", concurrent_missions=2) as one:
+            await acts(one)
             for n in range(3):
                 await submit(one, f"m{n}", f"robin, what of {n}?")
             await held.came(2)
@@ -126,6 +132,26 @@ async def test_an_orderly_stop_gives_its_missions_back_without_a_counted_attempt
         assert [record(other, f"m{n}").attempts for n in range(3)] == [1, 1, 1]
         free.release()
         await ended(other, "m0", "m1", "m2")
+
+
+async def test_a_look_that_began_earlier_does_not_overwrite_what_a_later_one_found(at: Postgres | Zeo, tmp_path: Path) -> None:
+    why, telling, told = ["it starts"], asyncio.Event(), asyncio.Event()
+
+    async def tell(**facts: Any) -> None:
+        telling.set()
+        await told.wait()
+
+    async with daemon(tmp_path, at.image(), FakeInference(), "a") as kernel:
+        fitness = Fitness(kernel.image, None, tell)
+        fitness.hindrance = lambda: why[0]
+        earlier = asyncio.create_task(fitness.look())
+        await telling.wait()
+        why[0] = ""
+        later = asyncio.create_task(fitness.look())
+        await asyncio.wait({later}, timeout=0.1)  # where looks do not wait for each other, it ends before the earlier one
+        told.set()
+        await asyncio.gather(earlier, later)
+        assert fitness.reasons == ()
 
 
 async def test_the_systems_own_missions_are_taken_up_by_the_leader_only(at: Postgres | Zeo, tmp_path: Path) -> None:
@@ -164,6 +190,7 @@ async def test_a_mission_that_was_paused_elsewhere_waits_and_goes_on_when_it_may
         daemon(tmp_path, uri, held, "a", concurrent_missions=1) as one,
         daemon(tmp_path, uri, held, "b", concurrent_missions=1) as other,
     ):
+        await acts(one, other)
         await submit(one, "m0", "robin, what of 0?")
         await submit(other, "m1", "robin, what of 1?")
         await submit(one, "m2", "robin, what of 2?")  # it waits at the first
@@ -198,6 +225,29 @@ async def test_missions_that_a_lost_server_left_behind_are_swept(postgres: Postg
         await one.image.system(ledger.accept, "m", "robin, what of it?", {}, True)  # counted as begun, and no task has it
         assert record(one, "m").kernel == "a.1"
         await ended(one, "m")
+
+
+async def test_missions_of_all_kernels_that_write_one_slot_end_at_their_first_attempt(at: Postgres | Zeo, tmp_path: Path) -> None:
+    """A kernel loses against the others as often as it happens: that is no failure of its mission."""
+    uri = at.image()
+    async with contextlib.AsyncExitStack() as stack:
+        few = {"conflict_retries": 1, "lease_s": 20.0}
+        kernels = [await stack.enter_async_context(daemon(tmp_path, uri, FakeInference(), name, **few)) for name in "abc"]
+        counts = Method("count_", "def count_(self):\n    self.counted = self.counted + 1\n    return self.counted\n")
+
+        def prepare(root: Root) -> None:
+            root["lobby"].robin.counted = 0
+            root["lobby"].robin._slots["count_"] = counts
+
+        await kernels[0].image.system(prepare)
+        await until(lambda: all(len(kernel.membership.others()) == 2 for kernel in kernels), "all three")
+        ids = [f"m{n}" for n in range(36)]
+        message = json.dumps({"target": "robin", "selector": "count_", "args": [], "kwargs": {}})
+        for n, id in enumerate(ids):
+            await submit(kernels[n % 3], id, "send robin count_", message=message)
+        await ended(kernels[0], *ids)
+        assert kernels[0].image.read(lambda root: root["lobby"].robin.counted) == len(ids)
+        assert kernels[0].image.read(ledger.failures) == []
 
 
 async def test_a_late_mission_that_is_nobodys_is_ended_by_any(at: Postgres | Zeo, tmp_path: Path) -> None:
@@ -250,7 +300,7 @@ async def test_missions_under_way_outlive_a_restart_of_the_server(postgres: Post
     uri, held = postgres.image(), FakeInference()
     held.hold()
     ids = [f"m{n}" for n in range(6)]
-    async with daemon(tmp_path, uri, held, "a", lease_s=3) as one, daemon(tmp_path, uri, held, "b", lease_s=3) as other:
+    async with daemon(tmp_path, uri, held, "a", lease_s=10) as one, daemon(tmp_path, uri, held, "b", lease_s=10) as other:
         for n, id in enumerate(ids):
             await submit((one, other)[n % 2], id, f"robin, what of {n}?")
         await held.came(6)
@@ -264,3 +314,31 @@ async def test_missions_under_way_outlive_a_restart_of_the_server(postgres: Post
             assert len(set(journaled(one, id))) == len(journaled(one, id)) == 1
             assert one.image.read(lambda root, id=id: journal.route_of(root, id))
         assert len(held.asked) == len(ids)  # nothing was paid for twice
+
+
+async def test_an_attempt_that_cannot_read_while_the_server_is_away_does_not_count(
+    postgres: Postgres,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commits wait for the server by themselves; a read fails. The mission goes on when the server is back, in its only attempt."""
+    async with daemon(tmp_path, postgres.image(), FakeInference(), "a", mission_attempts=1) as kernel:
+        unit, back = kernel.image.unit, asyncio.Event()
+
+        @contextlib.asynccontextmanager
+        async def while_it_is_away() -> AsyncIterator[Any]:
+            monkeypatch.setattr(kernel.image, "unit", unit)
+            await asyncio.to_thread(postgres.stop, "immediate")
+            try:
+                async with unit() as begun:
+                    yield begun
+            finally:
+                await asyncio.to_thread(postgres.start)
+                back.set()
+
+        monkeypatch.setattr(kernel.image, "unit", while_it_is_away)
+        await submit(kernel, "m", "robin, what of it?")
+        await back.wait()
+        await ended(kernel, "m")
+        assert record(kernel, "m").attempts == 1
+        assert kernel.image.read(lambda root: ledger.failures_of(root, "m")) == []

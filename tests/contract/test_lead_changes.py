@@ -56,7 +56,7 @@ async def done_by_both(one: Kernel, other: Kernel, seizure: Seizure, work: Calla
 def rehearsed(root: Any) -> int:
     """A proposal that its rehearsal found good."""
     number = changes.propose(root, FACET, {"trigger": "t", "key": "", "words": "w"}, "")
-    found = {"reason": "", improver.STANDING: change_types.standing(root, FACET), improver.AFTER: improver._made(root)}
+    found = {"reason": "", improver.STANDING: change_types.standing(root, FACET), improver.AFTER: improver.last_change(root)}
     changes.rehearsed(root, number, found)
     return int(number)
 

@@ -262,7 +262,7 @@ async def test_a_daemon_ends_while_the_server_of_its_image_is_away(
         await leads(kernel)
     await asyncio.to_thread(postgres.stop, "immediate")
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await kernel.stop()
     finally:
         await asyncio.to_thread(postgres.start)

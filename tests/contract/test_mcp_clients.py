@@ -19,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 from batos.console.access import token_of
 from batos.testing import ScriptedOllama
 from batos.wire.fields import State
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
 from tests.support.mcp_clients import ERAS, AnsweringUser, called, mcp_client, refused, text_of
 
@@ -170,7 +171,7 @@ async def test_nothing_but_the_protocol_is_written_to_standard_output(place: Pla
 def test_where_no_daemon_runs_it_says_so(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "batos", "mcp", "--connect", f"ipc://{tmp_path}/nobody"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=END_S, stdin=subprocess.DEVNULL)
+    done = forked.run(command, env=environment, capture_output=True, text=True, timeout=END_S, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (3, "")
     assert "batos run" in done.stderr
 

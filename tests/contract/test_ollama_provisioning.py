@@ -84,7 +84,7 @@ async def test_made_present_deleted_changed(client: AsyncClient, profile: Profil
 async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Path, ollama_host: str) -> None:
     """Ollama finds a model however it is spelled, and nothing is pulled for another spelling."""
     mark = uuid.uuid4().hex[:8]
-    name = f"Mixed-{mark}:Test"
+    name = f"Mixed-{mark}:Test-{mark}"  # Ollama spells each later tag of these letters so, those of other tests, too
     spellings = [
         name, name.lower(), name.upper(), f"library/{name}", f"registry.ollama.ai/library/{name.lower()}",
         f"https://registry.ollama.ai/library/{name}",

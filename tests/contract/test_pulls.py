@@ -134,7 +134,7 @@ async def test_a_broken_pull_goes_on_where_it_broke(pushed: Pushed, gate: Gate, 
     arrived = arrival(made, 56 * MIB)
     gate.hold_after(60 * MIB)
     pulling = asyncio.create_task(made.ensure())
-    await asyncio.wait_for(arrived.wait(), 60)
+    await asyncio.wait_for(arrived.wait(), 90)
     await made.close()
     assert [s.state for s in await pulling] == ["failed"]
     gate.open()
@@ -151,7 +151,7 @@ async def test_a_cancelled_start_keeps_what_was_pulled(pushed: Pushed, gate: Gat
         arrived = arrival(made, 56 * MIB)
         gate.hold_after(60 * MIB)
         pulling = asyncio.create_task(made.ensure())
-        await asyncio.wait_for(arrived.wait(), 60)
+        await asyncio.wait_for(arrived.wait(), 90)
         pulling.cancel()
         await made.close()
     gate.open()
@@ -170,7 +170,7 @@ async def test_a_killed_ollama_goes_on_where_it_had_noted(
     made.watch(events.append)
     gate.hold_after(60 * MIB)
     pulling = asyncio.create_task(made.ensure())
-    await asyncio.wait_for(gate.reached.wait(), 60)
+    await asyncio.wait_for(gate.reached.wait(), 90)
     blobs = tmp_path / "ollama" / "models" / "blobs"
     while sum(json.loads(part.read_text() or "{}").get("Completed", 0) for part in blobs.glob("*-partial-*")) <= 50 * MIB:
         await asyncio.sleep(0.05)  # the notes are Ollama's own, one for each part of a layer
@@ -191,7 +191,7 @@ async def test_a_registry_that_dies_and_comes_back(pushed: Pushed, gate: Gate, b
     arrived = arrival(made, 56 * MIB)
     gate.hold_after(60 * MIB)
     pulling = asyncio.create_task(made.ensure())
-    await asyncio.wait_for(arrived.wait(), 60)
+    await asyncio.wait_for(arrived.wait(), 90)
     pushed.server.kill()
     gate.open()
     await asyncio.to_thread(pushed.server.start)
@@ -205,7 +205,7 @@ async def test_who_asked_may_go_the_pull_goes_on(pushed: Pushed, gate: Gate, bar
     gate.hold_after(20 * MIB)
     asked = [asyncio.create_task(made.ready(mini)) for _ in range(3)]
     whole = asyncio.create_task(made.ensure())
-    await asyncio.wait_for(gate.reached.wait(), 60)
+    await asyncio.wait_for(gate.reached.wait(), 90)
     asked[0].cancel()
     gate.open()
     await asyncio.gather(*asked[1:], whole)

@@ -19,6 +19,7 @@ from batos.bridge.provisioning import Provisioner
 from batos.bridge.residency import Expected, Preloader, Residency, ResidentInference
 from batos.config import load
 
+pytestmark = pytest.mark.long
 OPTIONS = {"num_ctx": 2048, "num_predict": 4, "temperature": 0.0, "seed": 1}
 PLENTY, LITTLE = 6_900_000_000, 260_000_000  # SmolLM2 takes 237 MB, MiniLM 50
 
@@ -103,7 +104,7 @@ async def test_preloading_loads_what_a_mission_then_needs(house: House) -> None:
     residency.preloader = Preloader(residency, 0.01, lambda: Expected([], ["robin:embedded"]))
     await residency.learn_all(["robin:embedded"])
     await inference.embed("minilm:embedded", ["one"], deadline_s=120)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while not residency.facts()["preloads"]:
             await asyncio.sleep(0.05)
     assert await house.there() == {"robin:embedded", "minilm:embedded"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,15 @@ from typing import Any
 import pytest
 
 from batos.errors import ImageError
-from batos.image import identity, ledger
+from batos.image import grants, identity, ledger
+from batos.image.grants import ALLOW, GrantRecord
 from batos.image.living_image import LivingImage
 from batos.image.scrubber import Walk
-from tests.support.missions import FakeInference, mind, submit
+from batos.tools.definitions import ConnectionSpec, ConnectorServices
+from batos.tools.toolbox import Toolbox
+from tests.support.desk import PAY, Place
+from tests.support.failing_missions import Desk
+from tests.support.missions import FakeInference, give, mind, submit
 from tests.support.servers import Postgres, folder_of_server, postgres, programs  # noqa: F401
 
 WAIT_S = 60
@@ -117,3 +123,36 @@ async def test_the_verb_says_how_a_server_is_backed_up(postgres: Postgres, tmp_p
     async with mind(tmp_path, FakeInference(), image=postgres.image()) as kernel:
         with pytest.raises(ImageError, match=r"pg_dump.*several-machines"):
             await kernel.upkeep.backup()
+
+
+@pytest.mark.parametrize("later", [True, False])
+async def test_an_image_that_was_put_back_within_a_run_does_not_act_again(postgres: Postgres, tmp_path: Path, later: bool) -> None:  # noqa: F811
+    """The file beside it is left as it was: the epochs agree."""
+    uri, place = postgres.image(), Place()
+    place.more = (PAY,)
+    async with mind(tmp_path, FakeInference(), image=uri) as kernel:
+        assert kernel.attempt_services.toolbox is not None
+        state = kernel.attempt_services.toolbox.state
+        services = ConnectorServices(secret=str, folder=tmp_path)
+        box = Toolbox(kernel.image, services, state, lambda spec, services: place)
+        await box.add(ConnectionSpec("desk", "http", "https://desk.example"))
+        await kernel.image.system(grants.add, GrantRecord(0, ALLOW, "desk.*"), 1.0)
+        give(kernel, toolbox=box)
+
+        async def pay(id: str) -> None:
+            said = {"target": "tools.desk", "selector": "call_", "args": ["pay", {"euros": 10}], "kwargs": {}}
+            assert (await (await submit(kernel, id, "pay", message=json.dumps(said))).end())["state"] == "COMPLETE"
+
+        await pay("m1")
+        await submit(kernel, "m2", "wait for it", context="m1")
+        restored = await asyncio.to_thread(dumped, postgres, uri, [])
+        if later:
+            await pay("m3")
+    async with mind(tmp_path, FakeInference(), image=restored) as kernel:
+        toolbox = kernel.attempt_services.toolbox
+        assert toolbox is not None
+        assert ("before the last 1 acts" in toolbox.tied()) is later, toolbox.tied()
+        await Desk(kernel).ask("tools_resume")
+        assert not toolbox.tied()
+    async with mind(tmp_path, FakeInference(), image=restored) as kernel:
+        assert not kernel.attempt_services.toolbox.tied()  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from batos.doctor.image_server import shares_backends
 from batos.image.living_image import LivingImage
 from tests.support.servers import Postgres, postgres  # noqa: F401
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 def settings(uri: str, tmp_path: Path, **more: Any) -> Settings:

@@ -20,7 +20,7 @@ from batos.image.usage_totals import CostMeter
 from batos.objects import UvmObject
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 def keeper(image: LivingImage, folder: Path, **more: Any) -> Upkeep:
@@ -105,9 +105,12 @@ async def test_a_daemon_that_stops_ends_it_and_the_image_is_as_it_was(image: Liv
     for number in range(5):
         await image.system(write, number)
     upkeep = keeper(image, tmp_path)
-    upkeep._stop.set()
+    packed = asyncio.create_task(upkeep.pack(0))
+    await asyncio.sleep(0)
+    assert upkeep.facts()["under_way"] == "pack"
+    await upkeep.stop()
     with pytest.raises(Busy, match="stop"):
-        await upkeep._pack(None, 0)
+        await packed
     assert revisions(image) == 5
 
 

@@ -17,7 +17,7 @@ from batos.image import LivingImage, history
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
 from tests.support import daemon_child
-from tests.support.crash import chats, keys_of, on_disk, prepare, provision
+from tests.support.crash import chats, keys_of, on_disk, prepare, provision, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 QUICK = {
@@ -81,8 +81,7 @@ def home_of(server: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", daemon_child.CHANGE_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.CHANGE_POINTS))
 def test_killed_between_any_two_steps_of_a_change(home_of: Path, tmp_path: Path, server: Model, point: str) -> None:
     folder = Path(shutil.copytree(home_of, tmp_path / "data", ignore=shutil.ignore_patterns("*.lock")))
     refused = point in REFUSING

@@ -38,7 +38,6 @@ def finished(peer: Peer) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("point", daemon_child.COMPARE_POINTS)
 def test_killed_between_any_two_steps_of_a_comparison(tmp_path: Path, server: ScriptedOllama, point: str) -> None:
     provision(tmp_path, server)
@@ -60,7 +59,6 @@ def test_killed_between_any_two_steps_of_a_comparison(tmp_path: Path, server: Sc
     assert asked.total() <= 5, "only what was under way at the kill is asked for again"
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("point", PROMOTION_POINTS)
 def test_killed_in_the_middle_of_a_promotion(tmp_path: Path, server: ScriptedOllama, point: str) -> None:
     provision(tmp_path, server)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from batos.image import blobs
 from batos.memory import archive_format, archiver
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.archives import everything
 from tests.support.crash import on_disk
 from tests.support.curator import DAY, THEMES, curated
@@ -89,7 +89,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("point", POINTS)
 async def test_killed_between_any_two_steps(tmp_path: Path, point: str) -> None:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), point], cwd=ROOT, env=environ, capture_output=True, timeout=100)
+    child = forked.run([sys.executable, "-c", KILLED, str(tmp_path), point], cwd=ROOT, env=environ, capture_output=True, timeout=100)
     assert child.returncode == -9, child.stderr.decode()
     before: dict[str, Any] = pickle.loads((tmp_path / "before").read_bytes())
     async with curated(tmp_path) as kept:
@@ -133,7 +133,6 @@ def texts_of(root: Any) -> dict[str, str]:
     return found
 
 
-@pytest.mark.timeout(110)
 def test_a_daemon_that_curates_and_is_killed_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(int(os.environ.get("CRASH_SEED", "9")))
     data = tmp_path / "data"

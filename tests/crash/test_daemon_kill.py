@@ -33,7 +33,7 @@ from tests.support.crash import (
 from tests.support.daemon import END_S, REPLY_S, Peer, daemon
 
 
-@pytest.mark.timeout(90 + 10 * KILLS)
+@pytest.mark.timeout(240 + 10 * KILLS)
 def test_what_was_acknowledged_completes_once_after_any_kill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f" CRASH_SEED={SEED} CRASH_N={KILLS} ", end="", flush=True)

@@ -11,7 +11,7 @@ import pytest
 from batos.console.access import token_of
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Peer, daemon, provisioned
-from tests.support.doors import free_port
+from tests.support.servers import free_port
 
 BODY = {"model": "batos", "messages": [{"role": "user", "content": "Plan a quiet evening for two"}]}
 

@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from batos.memory.store import library_of
+from tests.support import forked
 from tests.support.crash import on_disk
 from tests.support.memory import consistent
 
@@ -39,14 +38,13 @@ def looked_at(root: Any) -> Held:
 def child(folder: Path, model: str, *files: str) -> subprocess.Popen[str]:
     """A child that is open."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHILD.parents[2]), *sys.path])}
-    process = subprocess.Popen([sys.executable, str(CHILD), str(folder), model, *files], stdout=subprocess.PIPE, text=True, env=environment)
+    process = forked.Popen([sys.executable, str(CHILD), str(folder), model, *files], stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     while (line := process.stdout.readline()).strip() != "open":  # what is logged comes before it
         assert line, "the child has ended"
     return process
 
 
-@pytest.mark.timeout(110)
 def test_killed_at_any_moment_of_a_change_of_embedder(tmp_path: Path) -> None:
     chance = random.Random(5)
     files = [tmp_path / f"note{n}.md" for n in range(FILES)]

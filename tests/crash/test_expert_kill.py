@@ -12,7 +12,7 @@ from batos.bridge.client import connect
 from batos.image import model_registry
 from batos.testing import ScriptedOllama
 from tests.support import daemon_child
-from tests.support.crash import on_disk
+from tests.support.crash import on_disk, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 from tests.support.lora import stage
 
@@ -25,8 +25,7 @@ def creates(server: ScriptedOllama) -> int:
     return sum(r.path == "/api/create" and r.body.get("model") == WEAVER for r in server.requests)
 
 
-@pytest.mark.timeout(100)
-@pytest.mark.parametrize("point", daemon_child.EXPERT_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.EXPERT_POINTS))
 def test_killed_between_any_two_steps(tmp_path: Path, point: str) -> None:
     stage(tmp_path / "lora_staging")
     with ScriptedOllama() as server:
@@ -47,7 +46,7 @@ def test_killed_between_any_two_steps(tmp_path: Path, point: str) -> None:
     assert not list(tmp_path.glob("lora_scratch/*"))
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.long
 def test_the_same_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
     """One life after the other, each killed one step later than the one before; the last one is let be."""
     name = f"killed-{uuid.uuid4().hex[:8]}"

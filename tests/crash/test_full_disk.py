@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked
+
 CHILD = Path(__file__).parents[1] / "support" / "full_disk_child.py"
 STEP = int(os.environ.get("CRASH_STEP") or 397)
 
 
-@pytest.mark.timeout(100 + 40_000 // STEP)
+@pytest.mark.timeout(240 + 40_000 // STEP)
 def test_a_disk_that_is_full_from_any_byte_on(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, str(CHILD), str(tmp_path), str(STEP)], capture_output=True, text=True, env=environment)
+    done = forked.run([sys.executable, str(CHILD), str(tmp_path), str(STEP)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["broken"] == {}

@@ -13,17 +13,18 @@ import httpx
 import pytest
 
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Peer, daemon, provisioned
-from tests.support.doors import free_port
 from tests.support.hook_child import POINTS
 from tests.support.hooks import ISSUE, github
+from tests.support.servers import free_port
 
 BODY = json.dumps(ISSUE).encode()
 
 
 def child(folder: Path, point: str, headers: dict[str, str]) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "tests.support.hook_child", str(folder), point, json.dumps(headers)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=END_S, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return forked.run(words, capture_output=True, text=True, timeout=END_S, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.parametrize(("point", "headers"), [*((point, {}) for point in POINTS), ("when it is durable", {"webhook-id": "m1"})])

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from tests.support.crash import on_disk
@@ -42,7 +40,6 @@ def looked_at(root: Any) -> tuple[dict[str, tuple[bool, str]], int]:
     return documents, len(library.queue)
 
 
-@pytest.mark.timeout(110)
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     data, texts, chance = tmp_path / "data", written(tmp_path / "notes"), random.Random(8)
     with ScriptedOllama() as server:

@@ -17,7 +17,7 @@ from batos.objects import Intent
 from batos.testing import ScriptedOllama
 from tests.support import daemon_child
 from tests.support.autonomy import EVIDENCE, Proposal, ended
-from tests.support.crash import on_disk, prepare, provision
+from tests.support.crash import on_disk, prepare, provision, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 QUICK = {"autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 0.05, "crash_limit": 100, "leash_missions": 4, "leash_s": 1}
@@ -82,8 +82,7 @@ def folder(home_of: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(home_of, tmp_path / "data", ignore=shutil.ignore_patterns("*.lock")))
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", daemon_child.LEASH_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.LEASH_POINTS))
 def test_killed_between_any_two_steps_from_the_watch_to_the_undo(folder: Path, server: ScriptedOllama, point: str) -> None:
     prepare(folder, harmful)
     process = Daemon(folder, program=(daemon_child.__file__, point, "1"), ollama_host=server.host, **QUICK)
@@ -99,8 +98,7 @@ def test_killed_between_any_two_steps_from_the_watch_to_the_undo(folder: Path, s
     assert on_disk(folder, standing) == (changes.UNDONE, False, 1)
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", ["before its record is written", "before its commit", *DURABLE])
+@pytest.mark.parametrize("point", thinned(["before its record is written", "before its commit", *DURABLE]))
 def test_killed_between_any_two_steps_of_disabling_it(folder: Path, server: ScriptedOllama, point: str) -> None:
     quick = {**QUICK, "crash_limit": 1, "senses_s": 3600}
     prepare(folder, deadly)
@@ -115,7 +113,6 @@ def test_killed_between_any_two_steps_of_disabling_it(folder: Path, server: Scri
     assert on_disk(folder, standing) == (changes.DISABLED, False, 1)
 
 
-@pytest.mark.timeout(120)
 def test_a_crash_loop_disables_the_last_change_not_the_daemon(folder: Path, server: ScriptedOllama) -> None:
     """After as many deaths as leave the missions that saw them an attempt without the change."""
     quick = {**QUICK, "crash_limit": Settings().crash_limit, "senses_s": 3600}

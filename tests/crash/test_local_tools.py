@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked
+
 ROOT = Path(__file__).parents[2]
 BEFORE = {"log": "old\n", "a": "a"}
 CHANGES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
@@ -29,7 +31,7 @@ POINTS = [f"{number}:{what}" for what, most in MOST.items() for number in range(
 
 def child(folder: Path, kind: str, place: str, tool: str, arguments: Any, *more: str) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "tests.support.tool_child", str(folder), kind, place, tool, json.dumps(arguments), *more]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def attempt(folder: Path, place: Path, tool: str, arguments: Any, point: str) -> tuple[int, list[str], str]:
@@ -73,7 +75,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
@@ -92,7 +94,7 @@ def test_a_program_and_its_children_end_with_the_daemon_and_its_user_is_asked(tm
         assert wait_for((made / "pid").exists)
         grandchild = int((made / "pid").read_text())
         os.kill(running.pid, signal.SIGKILL)
-        assert wait_for(lambda: not alive(leader) and not alive(grandchild), 5)
+        assert wait_for(lambda: not alive(leader) and not alive(grandchild))
         running.communicate()
     with child(tmp_path, "program", place, "run", {}, "never", options) as running:
         said = running.communicate(timeout=100)[0]

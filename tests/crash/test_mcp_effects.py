@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked
+from tests.support.crash import sampled
+
 pytest.importorskip("mcp")
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +52,7 @@ class Market:
             options["env"] = self.environment
         words = [sys.executable, "-m", "tests.support.mcp_effect_child", str(self.folder), self.place, json.dumps(options), point, *answers]
         awaited = {"sent": "asked-tea", "world did it": "traded tea"}.get(point, "")
-        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        with forked.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             if awaited:
                 self.until(awaited)
                 child.kill()
@@ -77,7 +80,7 @@ def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Market]:
         server.kill()
 
 
-@pytest.mark.parametrize(("kind", "point"), CASES)
+@pytest.mark.parametrize(("kind", "point"), sampled(CASES, lambda case: case[1]))
 def test_a_trade_that_is_killed_anywhere_is_made_once(market: Market, kind: str, point: str) -> None:
     status, _, errors = market.attempt(kind, point)
     assert status == (0 if point == "never" else -9), errors

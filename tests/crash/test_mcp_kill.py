@@ -15,8 +15,8 @@ from mcp.client.stdio import StdioServerParameters
 from batos.console.access import token_of
 from batos.testing import ScriptedOllama
 from tests.support.daemon import ROOT, Peer, daemon, provisioned
-from tests.support.doors import free_port
 from tests.support.mcp_clients import ERAS, called, mcp_client
+from tests.support.servers import free_port
 
 CALL: dict[str, Any] = {"brief": "Plan a quiet evening for two", "key": "evening"}
 

@@ -67,7 +67,7 @@ def life(folder: Path, point: str, number: int, server: ScriptedOllama, first: i
     return sender, code
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.long
 def test_killed_at_each_named_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: dict[str, str] = {}
     acknowledged: list[str] = []
@@ -104,7 +104,6 @@ def test_killed_at_each_named_point(tmp_path: Path, capsys: pytest.CaptureFixtur
         print(f" {len(kills)} kills, {len(found)} missions, {len(keys)} inferences, {twice} under way at a kill asked again ", end="")
 
 
-@pytest.mark.timeout(100)
 @pytest.mark.parametrize("sync", [6, 12])  # while models are still seen to, and amid missions
 def test_a_sync_that_fails_is_the_end_and_is_never_tried_again(tmp_path: Path, sync: int) -> None:
     """Exit code 70; no second fsync; nobody was told what was not durable; the next start goes on."""
@@ -129,7 +128,6 @@ def test_a_sync_that_fails_is_the_end_and_is_never_tried_again(tmp_path: Path, s
 FLEET, FLYING = 25, 50  # missions, and inferences in flight: two facets each
 
 
-@pytest.mark.timeout(100)
 def test_fifty_inferences_in_flight_at_the_kill(tmp_path: Path) -> None:
     """What each mission had paid for is not asked again; what was in flight is asked once more, and no more than that."""
     settings = {**SETTINGS, "concurrent_missions": FLEET, "inference_concurrency": FLYING}

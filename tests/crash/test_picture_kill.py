@@ -18,7 +18,7 @@ import zmq
 from batos.image import blobs, ledger
 from batos.testing import ScriptedOllama
 from tests.support import daemon_child
-from tests.support.crash import SETTINGS, on_disk, provision
+from tests.support.crash import SETTINGS, on_disk, provision, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 from tests.support.pictures import png
 
@@ -65,7 +65,7 @@ def _held(root: Any) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("point", daemon_child.PICTURE_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.PICTURE_POINTS))
 def test_killed_at_each_step_of_a_picture(tmp_path: Path, point: str) -> None:
     with ScriptedOllama() as server:
         provisioned(server)

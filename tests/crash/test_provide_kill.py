@@ -15,7 +15,7 @@ from batos.autotelic import changes, schema
 from batos.image import journal
 from batos.testing import ScriptedOllama
 from tests.support import daemon_child
-from tests.support.crash import completions, on_disk, provision
+from tests.support.crash import completions, on_disk, provision, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 
 SEER = "seer:9b"
@@ -94,8 +94,7 @@ def standing(root: Any) -> tuple[list[tuple[str, Any]], list[str], str, int]:
     return listed, list(schema.part_of(root, "provided").models), journal.provided_of(root, "m1").get("state", ""), pulled
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", daemon_child.PROVIDE_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.PROVIDE_POINTS))
 def test_killed_between_any_two_steps(folder: Path, server: Library, point: str) -> None:
     since = server.forget()
     killed_at(folder, point, "1", server, submit, **BY_ITSELF)
@@ -119,7 +118,6 @@ def test_killed_between_any_two_steps(folder: Path, server: Library, point: str)
     assert len(server.asked("/api/pull", since)) == 1, "what is there is not pulled again"
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("point", ["a question is recorded", "a question was recorded", "an answer is recorded"])
 def test_killed_around_the_question(folder: Path, server: Library, point: str) -> None:
     since = server.forget()
@@ -147,8 +145,7 @@ def test_killed_around_the_question(folder: Path, server: Library, point: str) -
     assert len(server.asked("/api/pull", since)) == 1
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", daemon_child.WITHDRAW_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.WITHDRAW_POINTS))
 def test_killed_while_it_goes_again(folder: Path, server: Library, point: str) -> None:
     server.forget()
 
@@ -173,7 +170,6 @@ def on_disk_states(running: Daemon, peer: Peer) -> list[bool]:
     return [bool(change["comparison"][changes.PREPARED].get("cleared"))]
 
 
-@pytest.mark.timeout(120)
 def test_a_mission_that_was_cancelled_by_a_kill_in_its_pull_leaves_nothing(folder: Path, server: Library) -> None:
     """The pull is under way at the kill; the next daemon is told to cancel, before or while it goes on."""
     server.forget()

@@ -6,12 +6,12 @@ import asyncio
 import datetime
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT
 from tests.support.schedule_child import POINTS
 from tests.support.schedules import opened
@@ -22,7 +22,7 @@ HOURS = 4
 
 def child(folder: Path, point: str = "", passes: int = 0) -> tuple[int, list[str]]:
     words = [sys.executable, "-m", "tests.support.schedule_child", str(folder), str(BEGIN), str(HOURS), point, str(passes)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
+    done = forked.run(words, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode, json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 MISSIONS = 600
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_after_a_soak_nothing_is_lost_and_nothing_is_left(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
@@ -26,4 +27,4 @@ def test_after_a_soak_nothing_is_lost_and_nothing_is_left(tmp_path: Path) -> Non
     assert sum(found["ended"].values()) >= MISSIONS
     assert set(found["ended"]) <= {"complete", "cancelled"}, "no mission is the victim of a kill"
     assert found["folded"] > MISSIONS / 4
-    assert set(found["refused"]) <= {"history_gone", "invalid", "mission_folded", "undo_conflict"}
+    assert set(found["refused"]) <= {"conflict", "history_gone", "invalid", "mission_folded", "undo_conflict"}

@@ -22,7 +22,6 @@ def state(root: Any) -> tuple[str, bool, str]:
     return known["m1"].state, "m1.step1" in known, root["lobby"].alfred.core_mission
 
 
-@pytest.mark.timeout(100)
 @pytest.mark.parametrize("point", daemon_child.STEP_POINTS)
 def test_killed_between_any_two_steps_of_a_session(tmp_path: Path, point: str) -> None:
     with ScriptedOllama() as server:

@@ -20,7 +20,7 @@ from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
 from batos.training.dataset import generate
 from tests.support import daemon_child
-from tests.support.crash import on_disk, prepare, provision
+from tests.support.crash import on_disk, prepare, provision, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 from tests.support.lora import stage
 
@@ -91,8 +91,8 @@ def begun(home_of: Path, tmp_path: Path, server: Model) -> Path:
     return Path(shutil.copytree(home_of, tmp_path / "data", ignore=shutil.ignore_patterns("*.lock")))
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", [point for point in daemon_child.TRAINING_POINTS if point != "never"])
+@pytest.mark.long
+@pytest.mark.parametrize("point", thinned([point for point in daemon_child.TRAINING_POINTS if point != "never"], 3))
 def test_killed_between_any_two_steps_of_a_training(home_of: Path, tmp_path: Path, server: Model, point: str) -> None:
     folder, server.worse = begun(home_of, tmp_path, server), point in REFUSING
     process = Daemon(folder, program=(daemon_child.__file__, point, "2" if "chosen" in point else "1"), ollama_host=server.host, **QUICK)
@@ -113,7 +113,6 @@ def test_killed_between_any_two_steps_of_a_training(home_of: Path, tmp_path: Pat
     assert again.noise == []
 
 
-@pytest.mark.timeout(120)
 def test_a_child_that_trains_ends_with_its_daemon(home_of: Path, tmp_path: Path, server: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, server.worse = begun(home_of, tmp_path, server), False
     monkeypatch.setenv("TRAINER", "stays")

@@ -68,6 +68,7 @@ def asked_again(server: ScriptedOllama, since: int, known: set[bytes]) -> list[s
     return [requests[i]["messages"][1]["content"] for i in range(since, len(keys)) if keys[i] in known]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("brief", "moves", "inferences"), [(ONE, 4, 5), (TWO, 12, 11)], ids=["one cycle", "cycles in a cycle"])
 def test_killed_before_each_transition(tmp_path: Path, brief: str, moves: int, inferences: int) -> None:

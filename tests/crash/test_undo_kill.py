@@ -11,7 +11,7 @@ from batos.image import ledger
 from batos.memory.store import library_of
 from batos.testing import ScriptedOllama
 from tests.support import daemon_child
-from tests.support.crash import on_disk
+from tests.support.crash import on_disk, thinned
 from tests.support.daemon import END_S, Daemon, Peer, daemon, provisioned
 from tests.support.memory import consistent
 
@@ -31,8 +31,7 @@ def found(peer: Peer) -> bool:
     return any(NOTE in hit["text"] for hit in peer.ask("search", question="where is the key?")["hits"])
 
 
-@pytest.mark.timeout(100)
-@pytest.mark.parametrize("point", daemon_child.UNDO_POINTS)
+@pytest.mark.parametrize("point", thinned(daemon_child.UNDO_POINTS))
 def test_killed_between_any_two_steps_of_an_undo(tmp_path: Path, point: str) -> None:
     with ScriptedOllama() as server:
         provisioned(server)

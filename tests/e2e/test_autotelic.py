@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import zmq
 
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer, user_text
+from tests.support import forked
 from tests.support.daemon import END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
 
 QUICK: dict[str, Any] = {
@@ -123,7 +123,7 @@ def server() -> Iterator[ScriptedOllama]:
 def changes(running: Daemon, *words: str) -> list[dict[str, Any]]:
     """What `batos changes` says."""
     command = [sys.executable, "-m", "batos", "changes", *words, "--json", "--connect", running.endpoint]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True)
+    done = forked.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True)
     return list(json.loads(done.stdout)["changes"])
 
 
@@ -134,7 +134,7 @@ def first(running: Daemon, proposal: dict[str, str]) -> dict[str, Any]:
     return changes(running, str(rows[-1]["number"]))[0]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.long
 def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
     world = World()
     server.say(world.say)
@@ -183,6 +183,7 @@ REAL: dict[str, Any] = {
 SLOW_S = 240  # for one step on a real model on a busy machine
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
     """What a small model makes of it is not foretold; that each step is taken, recorded and can be taken back is."""

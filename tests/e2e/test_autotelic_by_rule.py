@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from batos.autotelic import changes
 from batos.mind.codex import load_codex
 from batos.testing import ScriptedOllama
@@ -68,7 +66,6 @@ def think(peer: Peer, first: int, count: int) -> list[str]:
     return states
 
 
-@pytest.mark.timeout(240)
 def test_a_rut_is_noticed_and_left_harm_is_refused_and_undone_without_anyone_asking(tmp_path: Path) -> None:
     with Model() as server:
         provisioned(server)

@@ -40,6 +40,7 @@ def there(host: str) -> set[str]:
         return {model["name"] for model in json.load(reply)["models"]}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_model_is_pulled_tried_by_real_inferences_and_decided_upon(tmp_path: Path, ollama_host: str) -> None:
     with registry(tmp_path / "registry") as server:

@@ -24,7 +24,7 @@ from tests.support.daemon import ROOT
 
 SETTINGS: dict[str, Any] = {
     "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600, "remember": "off", "evidence_passages": 0, "lora_scan_s": 3600,
-    "lora_settle_s": 0, "loop_training_minutes": 5, "rehearsal_tasks": 2, "rehearsal_least": 1, "rehearsal_s": 240,
+    "lora_settle_s": 0, "loop_training_minutes": 5, "rehearsal_tasks": 2, "rehearsal_least": 1, "rehearsal_s": 900,
     "training_threads": 1,
 }  # fmt: skip
 MINUTES = 0.05
@@ -48,7 +48,8 @@ async def cleared(host: str) -> AsyncIterator[None]:
                     await client.delete(model.model)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.long
+@pytest.mark.timeout(1200)
 async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, ollama_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "IDLE", "NOT_IDLE=1")  # beside other tests it would hardly ever have its turn
     for module in change_preparation.TRAINING_MODULES:
@@ -74,7 +75,7 @@ async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, oll
             await kernel.image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
             proposal = Proposal("training", "methods", {"minutes": MINUTES}, "it has learned")
             await kernel.image.system(changes.propose, proposal, {"trigger": "expert_behind", "key": "", "words": "w"}, "m1")
-            async with asyncio.timeout(500):
+            async with asyncio.timeout(1000):
                 while await improver.step():
                     pass
             change = kernel.image.read(changes.of, 1)
@@ -82,7 +83,7 @@ async def test_the_loop_trains_an_expert_and_decides_upon_it(tmp_path: Path, oll
             prepared = change["comparison"]["prepared"]
             assert prepared["model"] == f"brick:method-writer-v{shipped + 1}", (change["reason"], log)
             assert prepared["figures"]["steps"] >= 1
-            assert change["comparison"]["trials"] == 2, change["reason"]
+            assert change["comparison"].get("trials") == 2, change["reason"]
             assert change["comparison"]["paid"]["inferences"] == 4
             folder = staging / prepared["folder"]
             if change["state"] == changes.PROMOTED:

@@ -42,6 +42,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             "doors.listen": "127.0.0.1:0",
             "console_refresh_s": 0.05,
             "depth": "facets",
+            "wire.folders": "/bin",
         }
         with daemon(folder, **settings) as running, Peer(running.endpoint) as peer:
             server.say(SET_MOOD, when=lambda request: "You write one method" in request["messages"][0]["content"])
@@ -49,6 +50,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             for n, mood in enumerate(("calm", "bright", "stormy"), 1):
                 sent(peer, f"mood-{n}", "robin", "set_mood_", mood)
             peer.ask("schedule_add", when="on the first of each month at 7", brief="What changed in my notes since {last}?", name="monthly")
+            place = f"/bin/false {{title}} {'w' * 300}"
+            wide = f"/bin/echo {'w' * 300}"
+            added = peer.ask("tool_add", name="wide", kind="program", place=wide, options={"without_walls": True})
+            assert added["type"] == "tools", added
+            peer.ask("notice_add", name="desk", way="program", place=place, on=["schedule"], options={"without_walls": True})
             link = link_of(running)
             with browser(folder, link.partition("/?")[0]) as window:
                 window.resize(*DESK)
@@ -264,6 +270,7 @@ def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Brow
 PAGES = ("/", "/mission?id=mood-1", "/conversation?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
          "/revert?target=robin&selector=set_mood_&version=0",
          "/search?q=key", "/search", "/models", "/changes", "/tools", "/schedules", "/schedule?name=monthly", "/doors",
+         "/notices", "/notice?name=desk",
          "/undo?id=note", "/mission?id=nobody")  # fmt: skip
 
 
@@ -291,6 +298,25 @@ def test_a_schedule_is_added_said_back_and_run(window: Browser) -> None:
     window.driver.get_log("browser")  # that the first words were refused is said in it, too
 
 
+def test_a_channel_is_opened_by_its_key_and_says_why_its_test_failed(window: Browser) -> None:
+    window.open("/")
+    window.press("0")
+    window.until_text("desk", "#main .rows")
+    window.find("#main .rows a[href='/notice?name=desk']").click()
+    window.until_text("Send a test")
+    window.click(".acts form[action='/notice/test'] button")
+    window.until_text("says why", "[role=alert]")
+    window.until_text("exit code 1", "#messages ~ ol")
+    window.click(".acts form[action='/notice/pause'] button")
+    window.until_text("Its notices wait.", ".done")
+    window.click(".acts form[action='/notice/resume'] button")
+    window.until_text("It goes on", ".done")
+    window.picture("notice")
+    window.open("/notices")
+    window.until_text("Perhaps not arrived")
+    window.picture("notices")
+
+
 def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:
     sent(house.peer, "wide", "memory", "remember_", f"{'w' * 900}\n\n{'| a ' * 80}", "t" * 300)
     window.resize(*PHONE, touch=True)
@@ -298,7 +324,16 @@ def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:
     for page in (*PAGES, "/mission?id=wide", "/conversation?id=wide", "/search?q=" + "w" * 900, "/undo?id=wide"):
         window.open(page)
         window.find("main")
-        if page in ("/", "/mission?id=mood-1", "/object?target=robin", "/schedules", "/schedule?name=monthly", "/doors"):
+        if page in (
+            "/",
+            "/mission?id=mood-1",
+            "/object?target=robin",
+            "/schedules",
+            "/schedule?name=monthly",
+            "/doors",
+            "/notices",
+            "/notice?name=desk",
+        ):
             window.picture(f"phone{page.partition('?')[0].replace('/', '-')}")
         if (over := window.overflow()) > 0:
             wide[page] = over

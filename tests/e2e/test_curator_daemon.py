@@ -32,7 +32,6 @@ def curated(running: Daemon) -> dict[str, Any]:
     return told  # type: ignore[no-any-return]
 
 
-@pytest.mark.timeout(110)
 def test_notes_leave_and_come_back(tmp_path: Path, notes: Path) -> None:
     with ScriptedOllama() as server:
         provisioned(server)
@@ -85,7 +84,6 @@ def restored(folder: Path, elsewhere: Path) -> Path:
     return image
 
 
-@pytest.mark.timeout(110)
 def test_of_its_own_accord_and_after_missions(tmp_path: Path, notes: Path) -> None:
     with ScriptedOllama() as server:
         provisioned(server)
@@ -107,7 +105,7 @@ def test_of_its_own_accord_and_after_missions(tmp_path: Path, notes: Path) -> No
             assert running.terminate() == 0
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.long
 def test_with_a_real_model(tmp_path: Path, notes: Path, ollama_host: str) -> None:
     with daemon(tmp_path, ollama_host=ollama_host, **OLD) as running, Peer(running.endpoint) as peer:
         batos(running, "ingest", str(notes))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import batos, daemon, done, provisioned
 
 SKU = {"name": "sku", "in": "body"}
@@ -61,6 +61,7 @@ def test_an_api_is_described_by_a_page_to_a_model_and_added_from_the_file_that_i
             assert running.terminate() == 0
 
 
+@pytest.mark.long
 def test_where_the_embedded_model_fills_nothing_that_counts_its_user_is_told_and_may_fill_the_form_himself(
     tmp_path: Path, ollama_host: str
 ) -> None:
@@ -69,7 +70,7 @@ def test_where_the_embedded_model_fills_nothing_that_counts_its_user_is_told_and
     with daemon(tmp_path / "data", ollama_host=ollama_host, folders="/") as running:
         words = ["tools", "add", "shop", "--http", "https://shop.example", "--described-by", str(page)]
         command = [sys.executable, "-m", "batos", *words, "--write-form", str(file), "--connect", running.endpoint, "--json"]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)  # a small model, which may try thrice
+        told = forked.run(command, capture_output=True, text=True, timeout=300, check=True)  # a small model, which may try thrice
         for one in json.loads(told.stdout)["form"]["operations"]:
             assert one["path"].strip("/").split("/")[0] in ("orders", ""), "the words of the page, or the example"
         file.write_text(json.dumps({"operations": [{"name": "list_orders", "class": "reads", "method": "GET", "path": "/orders"}]}))

@@ -42,7 +42,6 @@ def made_by(root: Any, who: str) -> str:
     return str(log.identity)
 
 
-@pytest.mark.timeout(110)
 @pytest.mark.parametrize("there", [True, False])
 def test_the_old_model_reads_questions_if_ollama_has_it_still_and_is_never_fetched(tmp_path: Path, there: bool) -> None:
     with ScriptedOllama(pullable=[OLD]) as server:

@@ -1,21 +1,24 @@
-"""The programs in examples/ run as they are, against a daemon: Python, Node, a line of shell."""
+"""The programs in examples/ run as they are, against a daemon: Python, Node, a line of shell; the pages show them as they are."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batos.config import local_endpoint
-from batos.testing import ScriptedOllama
+from batos.testing import DaemonProcess, ScriptedOllama
 from batos.wire import Client
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Daemon, daemon, provisioned
 
 BRIEF = "Plan a birthday party for a cat lover on a budget"
@@ -30,9 +33,10 @@ def running(tmp_path: Path) -> Iterator[Daemon]:
             yield process
 
 
-def ran(*command: str | Path, cwd: Path = ROOT, path: Path | None = None) -> str:
+def ran(*command: str | Path, cwd: Path = ROOT, path: Path | None = None, typed: str = "") -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": os.pathsep.join([*([str(path)] if path else []), os.environ["PATH"]])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * END_S, cwd=cwd, env=environment)
+    run = subprocess.run if "pytest" in command else forked.run  # pytest in the template would find the plugins of this run
+    done = run(command, capture_output=True, text=True, timeout=3 * END_S, cwd=cwd, env=environment, input=typed)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -108,3 +112,55 @@ def test_a_line_of_shell(running: Daemon, tmp_path: Path) -> None:
     batos.write_text(f'#!/bin/sh\nexec {sys.executable} -m batos "$@"\n')
     batos.chmod(0o755)
     assert ran("sh", "examples/send_mission.sh", BRIEF, running.endpoint, path=batos.parent) == ANSWER + "\n"
+
+
+def uses_tools(request: dict[str, Any]) -> str:
+    """Answer as a model that writes the file once, and then says so."""
+    offered = [tool["function"]["name"] for tool in request.get("tools") or ()]
+    if "desk_write" not in offered or "<desk.write>" in str(request["messages"]):
+        return "What you need is in list.txt."
+    return '<tool_call>{"name": "desk_write", "arguments": {"path": "list.txt", "text": "eggs, milk, flour"}}</tool_call>'
+
+
+@pytest.mark.parametrize(("said", "written"), [("once", "eggs, milk, flour"), ("no", None)])
+def test_a_question_is_answered_from_python(tmp_path: Path, said: str, written: str | None) -> None:
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    with ScriptedOllama(["qwen3:8b"]) as server:
+        server.give_tools("qwen3:8b")
+        server.say(uses_tools, when="list.txt")
+        with DaemonProcess(tmp_path / "var", server.host, model="qwen3:8b") as process:
+            brief = "Write the file list.txt with what I need for pancakes"
+            output = ran(sys.executable, "examples/ask_me.py", desk, brief, process.endpoint, typed=f"{said}\n" * 3)
+    assert "May this mission do the following?" in output
+    assert "desk.write" in output
+    file = desk / "list.txt"
+    assert (file.read_text() if file.exists() else None) == written
+    assert ("DONE desk.write" in output) == (said == "once")
+
+
+def test_messages_are_sent_and_rated_from_python(tmp_path: Path) -> None:
+    with ScriptedOllama() as server, daemon(tmp_path / "var", ollama_host=provisioned(server).host) as running:
+        server.say("def count_words_(self, text):\n    return len(text.split())", when="count_words_")
+        output = ran(sys.executable, "examples/message_and_rate.py", running.endpoint)
+    assert "the quick brown fox: 4" in output
+    assert "method_failed" in output
+    assert "def count_words_(self" in output
+
+
+def test_a_program_has_batos_in_its_own_process(tmp_path: Path) -> None:
+    with ScriptedOllama(["qwen3:8b"]) as server:
+        server.say("Hello, Anna.", when="Say hello to Anna")
+        output = ran(sys.executable, ROOT / "examples" / "own_process.py", tmp_path / "d", "Say hello to Anna", "qwen3:8b", server.host)
+    assert output.splitlines()[-1] == "Hello, Anna."
+
+
+def test_the_test_file_of_the_page_passes() -> None:
+    assert "4 passed" in ran(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "examples/test_my_agent.py")
+
+
+def test_the_page_shows_the_programs_as_they_are() -> None:
+    programs = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
+    shown = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "embedding.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    assert [block for block in shown if not any(block in program for program in programs)] == []

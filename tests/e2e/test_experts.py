@@ -64,7 +64,6 @@ def ask(peer: Peer, id: str, brief: str) -> dict[str, Any]:
     return dict(end["result"])
 
 
-@pytest.mark.timeout(240)
 def test_an_expert_dropped_into_the_folder_becomes_the_voice(tmp_path: Path, ollama_host: str, mark: str) -> None:
     model = f"babs:ships-log-{mark}-v1"
     with daemon(tmp_path, ollama_host=ollama_host, **QUICK) as running, Peer(running.endpoint) as peer:
@@ -99,7 +98,7 @@ async def greedy(client: AsyncClient, model: str, tokens: int = 12) -> str:
     return str((await client.generate(model, ASKED, raw=True, options=options)).response)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 async def test_every_form_of_an_adapter_says_the_same(tmp_path: Path, client: AsyncClient, ollama_host: str, mark: str) -> None:
     """PEFT as translated here, GGUF as given, and fused into weights of its own; q and k, whose rows are permuted, above all."""
     staging = tmp_path / "lora_staging"
@@ -129,7 +128,7 @@ async def test_every_form_of_an_adapter_says_the_same(tmp_path: Path, client: As
     assert said["peft"] != await greedy(client, "smollm2:embedded", tokens=8)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 async def test_fused_and_quantised_it_keeps_its_voice(tmp_path: Path, client: AsyncClient, ollama_host: str, mark: str) -> None:
     folder = stage_ships_log(tmp_path / "lora_staging")
     about(folder, name=f"fused-{mark}", fuse=True)
@@ -151,7 +150,7 @@ async def test_fused_and_quantised_it_keeps_its_voice(tmp_path: Path, client: As
     assert voiced(reply.message.content or "")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 def test_several_at_once_good_and_bad(tmp_path: Path, ollama_host: str, mark: str) -> None:
     staging = tmp_path / "lora_staging"
     for number, persona in enumerate(("babs", "babs", "robin", "alfred")):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked
 from tests.support.daemon import ROOT, Daemon, Peer, daemon
 from tests.support.pictures import JPEG, plain, png
 from tests.support.tiny_models import BRIGHT, DARK, created
@@ -30,7 +31,7 @@ def batos(running: Daemon, *words: str, folder: Path) -> subprocess.CompletedPro
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
     command = [sys.executable, "-m", "batos", *words, "--connect", running.endpoint]
     given = {**environment, "PYTHONPATH": str(ROOT), "HOME": str(folder)}
-    return subprocess.run(command, env=given, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return forked.run(command, env=given, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 def answer(running: Daemon, *words: str, folder: Path) -> str:
@@ -41,6 +42,7 @@ def answer(running: Daemon, *words: str, folder: Path) -> str:
     return str(told["result"]["text"])
 
 
+@pytest.mark.long
 def test_what_is_shown_is_seen_also_in_the_turn_after(tmp_path: Path, ollama_host: str, names: dict[str, str]) -> None:
     for name, data in (("white.png", plain(255)), ("black.png", plain(0)), ("white.jpg", JPEG), ("large.png", png(1100, 1000))):
         (tmp_path / name).write_bytes(data)

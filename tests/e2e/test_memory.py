@@ -26,7 +26,6 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(200)
 def test_notes_are_read_asked_about_and_forgotten(tmp_path: Path, notes: Path, ollama_host: str) -> None:
     with daemon(tmp_path, ollama_host=ollama_host) as running, Peer(running.endpoint) as peer:
         code, told = batos(running, "ingest", str(notes))
@@ -95,7 +94,7 @@ def test_the_same_watch_asked_for_twice_stays_one(tmp_path: Path, notes: Path) -
         assert running.terminate() == 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 def test_a_question_is_answered_from_the_notes_that_it_cites(tmp_path: Path, notes: Path, ollama_host: str) -> None:
     with daemon(tmp_path, ollama_host=ollama_host, num_predict=48, facets_limit=1) as running, Peer(running.endpoint) as peer:
         assert batos(running, "ingest", str(notes))[0] == 0

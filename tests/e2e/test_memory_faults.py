@@ -7,8 +7,6 @@ import random
 import resource
 from pathlib import Path
 
-import pytest
-
 from batos.testing import ScriptedOllama
 from tests.support.daemon import Daemon, Peer, daemon, provisioned, until
 from tests.support.documents import DATA, pdf
@@ -43,7 +41,6 @@ def wrong(folder: Path) -> dict[str, str]:
     return {**{name: why for name, (_, why) in files.items()}, "huge.txt": f"it has {GB} bytes", "pipe.txt": "not a file"}
 
 
-@pytest.mark.timeout(120)
 def test_files_of_all_wrong_kinds_are_refused_and_the_others_read(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -70,7 +67,6 @@ def test_files_of_all_wrong_kinds_are_refused_and_the_others_read(tmp_path: Path
     assert running.noise == []
 
 
-@pytest.mark.timeout(120)
 def test_a_disk_that_fills_up_while_a_file_is_read(tmp_path: Path) -> None:
     text = "".join(f"# Part {n}\n\nThis is what part {n} says about number{n} and its neighbours.\n\n" for n in range(1500))
     (tmp_path / "long.md").write_text(text)
@@ -98,7 +94,6 @@ def test_a_disk_that_fills_up_while_a_file_is_read(tmp_path: Path) -> None:
     assert running.noise == []
 
 
-@pytest.mark.timeout(120)
 def test_a_folder_and_an_embedder_that_go_away_and_come_back(tmp_path: Path) -> None:
     notes, elsewhere = tmp_path / "notes", tmp_path / "elsewhere"
     notes.mkdir()

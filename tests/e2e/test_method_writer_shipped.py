@@ -79,7 +79,8 @@ def place(root: Any) -> None:
         taught_examples.teach(root, thing._p_oid, selector, [example], intent, 8)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("how", [{"synthesis_reuse": 0, "synthesis_parts": 0}, {}], ids=["by the model alone", "as it is shipped"])
 async def test_plain_tasks_and_the_sages_koan_are_understood(tmp_path: Path, ollama_host: str, staging: Path, how: dict[str, Any]) -> None:
     settings = Settings(

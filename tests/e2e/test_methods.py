@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import ROOT, Peer, daemon, provisioned
 
 BAD = "```python\ndef sages_koan_protocol_(self, text):\n    import os\n    return os.getcwd()\n```"
@@ -21,7 +24,7 @@ GOOD = (
 def batos(endpoint: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command line, as a user types it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "batos", *words, "--connect", endpoint],
         capture_output=True, text=True, timeout=60, env={**environment, "PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
@@ -124,6 +127,7 @@ def test_what_changes_more_than_its_receiver_is_refused_asked_about_granted_and_
             assert running.terminate() == 0
 
 
+@pytest.mark.long
 def test_a_real_small_model_fails_cleanly_and_is_remembered(tmp_path: Path, ollama_host: str) -> None:
     with daemon(tmp_path, ollama_host=ollama_host, num_predict=96, synthesis_tries=2) as running, Peer(running.endpoint) as peer:
         peer.send("send", id="m1", target="brick", selector="reverse_words_", args=["one two three"], watch=True)

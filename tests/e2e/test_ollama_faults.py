@@ -94,7 +94,7 @@ async def test_cancelling_stops_the_generation_on_the_server(service: OllamaServ
             begun.set()
 
     chat = asyncio.create_task(inference.chat(ask("Count.", 1900, schema=COUNT), deadline_s=100, on_text=hear))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         await begun.wait()
         used = cpu_ticks(service)
         while cpu_ticks(service) <= used + 10:  # it works: not only the answer is under way
@@ -106,7 +106,7 @@ async def test_cancelling_stops_the_generation_on_the_server(service: OllamaServ
     cancelled = time.monotonic()
     assert (await inference.chat(ask("Hello", 2), deadline_s=60)).answer_tokens <= 2
     took = time.monotonic() - cancelled
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         idle = 0
         while idle < 5:  # a quarter of a second without a tick
             used = cpu_ticks(service)
@@ -128,7 +128,7 @@ async def test_a_server_that_stands_still(service: OllamaService, inference: Oll
         assert inference.breaker.open
     finally:
         os.kill(service.pid, signal.SIGCONT)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await inference.breaker.closed()
     assert (await inference.chat(ask("Hello", 2), deadline_s=60)).text
 
@@ -187,6 +187,7 @@ async def test_no_room_for_a_model(full_disk: Path, tmp_path: Path, ollama_binar
         await service.stop()
 
 
+@pytest.mark.long
 def test_the_daemons_own_ollama_dies_in_the_middle(models: Path) -> None:
     """It is started again, and the mission goes on with what had come: nothing of it is generated again."""
     more = {"ollama_host": NOBODY, "num_predict": 100, "facets_limit": 1, "breaker_probe_s": 0.1, "depth": "facets"}

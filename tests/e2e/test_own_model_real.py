@@ -12,6 +12,7 @@ from tests.support.tiny_models import created
 QUICK = {"facets_limit": 1, "mission_attempts": 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["qwen3-parsed", "gpt-oss", "gemma3"])
 def test_a_mission_on_a_model_of_ones_own(kind: str, tmp_path: Path, ollama_host: str) -> None:
     """One that cannot be silenced, with a parser of Ollama's; one that speaks in channels; one that neither thinks nor has tools."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from batos.image import journal
 from batos.image.storage import open_database
 from batos.image.unit_of_work import snapshot
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon
 
 PENGUIN = """
@@ -25,13 +25,13 @@ exemplars = ["Is the ice thick enough?"]
 waddle_facet_ = "Go slowly."
 """
 SHIPPED = (ROOT / "batos" / "mind" / "codex.toml").read_text("utf-8")
-BRIEF = "How cold is the ice today?"
+BRIEF = "I feel stuck on the ice"
 
 
 def ask(running: Daemon, *words: str) -> Any:
     """What the command line says, as JSON."""
     command = [sys.executable, "-m", "batos", *words, "--connect", running.endpoint, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True)
+    done = forked.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True)
     return json.loads(done.stdout)
 
 
@@ -83,7 +83,7 @@ def test_a_codex_that_changes_while_the_image_lives(tmp_path: Path, scripted: Sc
         assert running.terminate() == 0
 
     codex.write_text(SHIPPED + PENGUIN.replace("core_method", "core_metod"), "utf-8")
-    refused = subprocess.run(
+    refused = forked.run(
         [sys.executable, "-m", "batos", "run", "--data", str(tmp_path), "--set", f"codex={codex}"],
         capture_output=True, text=True, timeout=END_S, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
     )  # fmt: skip

@@ -142,6 +142,7 @@ def test_it_asks_pulls_probes_goes_on_and_is_taken_back(tmp_path: Path, stocked:
     assert running.noise == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_killed_in_the_middle_of_the_pull_it_goes_on_and_cancelled_nothing_is_left(
     tmp_path: Path, stocked: Gate, ollama_binary: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ QUICK = {"num_predict": 48, "facets_limit": 2, "mission_attempts": 1, "depth": "
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 
 
+@pytest.mark.long
 def test_a_real_mission_and_one_that_was_taken_back(tmp_path: Path, ollama_host: str) -> None:
     with daemon(tmp_path, ollama_host=ollama_host, **QUICK) as running, Peer(running.endpoint) as peer:
         peer.send("submit", id="real", brief="Plan a birthday party for a cat lover on a budget", watch=True)
@@ -63,7 +65,41 @@ def test_a_first_mission_on_a_small_model_is_one_inference_in_nobodys_voice(tmp_
         assert running.terminate() == 0
 
 
-@pytest.mark.parametrize("depth", ["direct", "facets"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "यह एक लंबा पाठ है जिसमें कई वाक्य हैं। ",
+        pytest.param("花园里有许多苹果树，每棵树秋天都会结果。", marks=pytest.mark.long),
+        pytest.param("🍎🌳🚀👩‍👩‍👧‍👦🇩🇪 ", marks=pytest.mark.long),
+    ],
+    ids=["hindi", "chinese", "emoji"],
+)
+def test_a_conversation_longer_than_the_window_is_shortened_and_says_so(tmp_path: Path, ollama_host: str, words: str) -> None:
+    """Such texts take more than a token a character, which only Ollama's refusal tells."""
+    window, question = 512, "What is the capital of France?"
+    said = (words * 300)[:300]
+    with (
+        daemon(tmp_path, ollama_host=ollama_host, num_ctx=window, num_predict=16, depth="direct") as running,
+        Peer(running.endpoint) as peer,
+    ):
+        context: dict[str, str] = {}
+        for n in range(2):
+            peer.send("submit", id=f"t{n}", brief=f"{said} {n}. {question}", watch=True, **context)
+            end = peer.until_result()[-1]
+            assert end["state"] == "COMPLETE", end
+            context = {"context": f"t{n}"}
+        record, told = peer.ask("show", target="t1")["record"], peer.ask("replay", id="t1", prompts=True)
+        assert max(one["prompt_tokens"] for one in record["inferences"]) < window
+        assert end["result"]["left_out"]["conversation"] > 0
+        assert record["thought"]["left_out"] == end["result"]["left_out"]
+        assert told["outcome"] == "same"
+        for asked in told["prompts"]:
+            assert f"1. {question}" in asked["user"]
+            assert "left out" in json.dumps([asked.get("turns"), asked["user"]], ensure_ascii=False)
+        assert running.terminate() == 0
+
+
+@pytest.mark.parametrize("depth", ["direct", pytest.param("facets", marks=pytest.mark.long)])
 def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str, depth: str) -> None:
     """At 80 % of the longest answer of the profile; with all settings as they are not more than a quarter is generated again."""
     profile, given = load_profile("embedded"), {"ollama_host": ollama_host, "facets_limit": 1, "depth": depth}

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.daemon import ROOT
-from tests.support.servers import Postgres, postgres  # noqa: F401
+from tests.support.servers import Postgres, free_port, postgres  # noqa: F401
 from tools.follow import blocks_of, follow
 
 PAGE = (ROOT / "docs" / "several-machines.md").read_text("utf-8")
 FOLLOWED = PAGE.partition("## What each promises")[0]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.timeout(300)
@@ -38,7 +31,7 @@ def test_two_kernels_of_which_one_is_killed_while_its_tool_acts(
     shutil.copytree(ROOT / "examples" / "two_machines", tmp_path / "examples" / "two_machines")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_", "PG"))}
     environment |= {"PATH": f"{scripts}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "BATOS_INFERENCE_HOST": ollama_host}
-    environment |= {"BATOS_DOORS_ENABLED": "off", "BATOS_AUTOTELIC_MODE": "off", "HOME": str(tmp_path)}
+    environment |= {"BATOS_DOORS_ENABLED": "off", "BATOS_AUTONOMY_MODE": "off", "HOME": str(tmp_path)}
     environment |= {"PGHOST": "127.0.0.1", "PGPORT": str(postgres.port), "PGUSER": "batos"}
     environment |= {"COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     port, address = str(free_port()), postgres.address("image")

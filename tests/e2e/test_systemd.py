@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batos.cli.service import NAME
 from tests.support.booted import PYTHON, Machine, Unbootable, booted
+from tests.support.shown_pages import commands_of
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -31,10 +35,11 @@ ExecStart=/lib/systemd/systemd --user
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine() -> Iterator[Machine]:
     with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())  # never on /dev/shm: the machine has this one's /dev in it
         try:
-            made = stack.enter_context(booted(tmp_path_factory.mktemp("machine")))
+            made = stack.enter_context(booted(Path(folder)))
         except Unbootable as e:
             pytest.skip(f"systemd cannot be tried here: {e}")
         made.write("/etc/systemd/system/ollama.service", OLLAMA)
@@ -137,13 +142,20 @@ def test_settings_that_are_not_fit_are_not_tried_again_and_again(machine: Machin
     configure(machine)
 
 
-def test_a_user_has_one_of_his_own(machine: Machine) -> None:
+def anna(machine: Machine) -> None:
+    """Make a user with a systemd of her own, and what the page takes to be there: `batos` on her PATH, sudo, a login service."""
+    if machine.run("id", "-u", "anna", code=None) == str(ANNA):
+        return
     machine.run("useradd", "--create-home", "--home-dir", f"/home/u{ANNA}", "--uid", str(ANNA), "anna")
     machine.run("install", "-d", "-o", str(ANNA), "-m", "700", f"/run/user/{ANNA}")
     machine.write("/etc/systemd/system/anna.service", MANAGER)
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "start", "anna.service")
     machine.run("systemctl", "--user", "set-environment", "PYTHONPATH=/opt/source", user=ANNA)
+
+
+def test_a_user_has_one_of_his_own(machine: Machine) -> None:
+    anna(machine)
     told = json.loads(machine.batos("service", "install", "--user", "--config", "/etc/batos.toml", "--json", user=ANNA))
     assert told["systemd"] == "done"
     machine.run("systemctl", "--user", "start", NAME, user=ANNA)
@@ -155,3 +167,31 @@ def test_a_user_has_one_of_his_own(machine: Machine) -> None:
     )
     assert json.loads(machine.batos("service", "uninstall", "--user", "--json", user=ANNA))["systemd"] == "done"
     machine.run("test", "-e", f"/proc/{pid}", code=1)
+
+
+def test_the_words_of_the_page_are_run(machine: Machine) -> None:
+    """Each as it stands there, by a user whose systemd comes with his login; `sudo` is root."""
+    anna(machine)
+    machine.run("systemctl", "stop", "anna.service")
+    machine.write("/usr/bin/sudo", '#!/bin/sh\nexec "$@"\n')
+    machine.run("chmod", "+x", "/usr/bin/sudo")
+    machine.run("ln", "-s", "/opt/batos/bin/batos", "/usr/bin/batos")
+    machine.run("systemctl", "start", "dbus.socket", "systemd-logind")
+    host = machine.run("systemctl", "show", "-P", "StatusText", "ollama.service")
+    install, linger, of_the_machine, status, reload, journal, uninstall = commands_of("docs/operations.md", "tests/e2e/test_systemd.py")
+    machine.run("runuser", "-l", "anna", "-c", linger)
+    machine.until(lambda: machine.run("systemctl", "show", "-P", "ActiveState", f"user@{ANNA}") == "active", "her systemd stays")
+    given = ("PYTHONPATH=/opt/source", f"BATOS_INFERENCE_HOST={host}", "BATOS_AUTONOMY_MODE=off")
+    machine.run("systemctl", "--user", "set-environment", *given, user=ANNA)
+    machine.run("sh", "-c", install, user=ANNA)
+    machine.run("systemctl", "--user", "start", NAME, user=ANNA)  # returns when it said that it is ready
+    assert "active     active" in machine.run("sh", "-c", status, user=ANNA)
+    machine.run("sh", "-c", reload, user=ANNA)
+    machine.until(lambda: '"reloaded"' in machine.run("timeout", "1", "sh", "-c", journal, user=ANNA, code=124), "it was reloaded")
+    machine.run("sh", "-c", uninstall, user=ANNA)
+    assert "installed  False" in machine.run("sh", "-c", status, user=ANNA, code=3)
+    if sys.executable.startswith("/tmp/"):
+        pytest.skip("this Python is in /tmp, which a unit of the machine does not see; all before was run")
+    machine.run("sh", "-c", of_the_machine)
+    assert json.loads(machine.batos("service", "status", "--json", code=None))["installed"] is True
+    machine.batos("service", "uninstall")

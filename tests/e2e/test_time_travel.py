@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon, embedded, provisioned, sent
 
 NOTE = "The key is under the third stone of the garden wall."
@@ -20,7 +18,7 @@ NOTE = "The key is under the third stone of the garden wall."
 def batos(running: Daemon, *words: str) -> tuple[int, dict[str, Any]]:
     """A verb of the command line; its exit code and the document it printed. Hints go to standard error."""
     command = [sys.executable, "-m", "batos", *words, "--json", *(() if "--image" in words else ("--connect", running.endpoint))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
+    done = forked.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -28,7 +26,6 @@ def found(peer: Peer) -> list[str]:
     return [hit["text"] for hit in peer.ask("search", question="where is the key?")["hits"]]
 
 
-@pytest.mark.timeout(120)
 def test_a_note_is_undone_looked_back_at_and_done_again(tmp_path: Path) -> None:
     with ScriptedOllama() as server:
         provisioned(server)
@@ -58,7 +55,6 @@ def test_a_note_is_undone_looked_back_at_and_done_again(tmp_path: Path) -> None:
         assert running.noise == []
 
 
-@pytest.mark.timeout(120)
 def test_a_method_is_undone_with_what_was_built_on_it(tmp_path: Path) -> None:
     source = "def double_(self, number):\n    return number * 2\n"
     with ScriptedOllama() as server:
@@ -85,7 +81,6 @@ def test_a_method_is_undone_with_what_was_built_on_it(tmp_path: Path) -> None:
             assert running.terminate() == 0
 
 
-@pytest.mark.timeout(150)
 def test_a_fork_is_a_mind_of_its_own_beside_the_daemon(tmp_path: Path) -> None:
     data, fork, early = (tmp_path / name for name in ("data", "fork", "early"))
     with ScriptedOllama() as server:

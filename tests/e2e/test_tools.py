@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Daemon, daemon
 from tests.support.http_world import QuietHandler, serving
 
@@ -47,7 +48,7 @@ def shop() -> Iterator[Shop]:
 
 def run(running: Daemon, *words: str, given: str = "", connect: bool = True) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "batos", *words, "--json", *(["--connect", running.endpoint] if connect else [])]
-    return subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, input=given, check=False)
+    return forked.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, input=given, check=False)
 
 
 def ask(running: Daemon, *words: str, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The tutorial and the page *Get started* are followed word for word, on a real Ollama: what they show is what appears."""
+"""The tutorial, *Get started* and the worked example are followed word for word, on a real Ollama: what they show is what appears."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.follow import follow
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", ["tutorial.md", "start.md"])
+@pytest.mark.parametrize("page", [pytest.param("tutorial.md", marks=pytest.mark.long), "start.md", "example.md"])
 def test_everything_that_a_page_shows_appears(page: str, tmp_path: Path, ollama_host: str) -> None:
     folder = tmp_path / "checkout"
     scripts = folder / ".venv" / "bin"

@@ -104,7 +104,7 @@ class Machines:
         asked = {name: str(value) for name, value in COMPOSE["services"][machine]["environment"].items()}
         assert asked["BATOS_IMAGE_URI"] == "postgres://batos:change-me@db/image?keep_history=1"
         asked |= {"BATOS_IMAGE_URI": database, "BATOS_INFERENCE_HOST": self._ollamas[machine], "BATOS_IMAGE_LEASE_S": str(LEASE_S)}
-        asked |= {"BATOS_DOORS_ENABLED": "off", "BATOS_AUTOTELIC_MODE": "off"}
+        asked |= {"BATOS_DOORS_ENABLED": "off", "BATOS_AUTONOMY_MODE": "off"}
         words = ["-m", "batos", "run", "--data", str(self.folder / machine), "--listen", f"ipc://{self.folder / machine}.sock"]
         kernel = self.kernels[machine] = self.run(machine, *words, **asked)
         assert kernel.stdout is not None
@@ -156,7 +156,7 @@ def ended(client: SyncClient, ids: list[str]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 def test_the_missions_of_a_machine_that_is_lost_go_on_at_the_other(machines: Machines, database: str) -> None:
     for name in ("a", "b"):
         machines.start(name, database)

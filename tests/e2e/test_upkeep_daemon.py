@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Daemon, Peer, daemon
 
 A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
@@ -21,7 +21,7 @@ A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
 
 def batos(*words: str, code: int = 0) -> dict[str, Any]:
     """The document that a command prints."""
-    done = subprocess.run([sys.executable, "-m", "batos", *words, "--json"], capture_output=True, text=True, timeout=END_S, cwd=ROOT)
+    done = forked.run([sys.executable, "-m", "batos", *words, "--json"], capture_output=True, text=True, timeout=END_S, cwd=ROOT)
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -94,7 +94,7 @@ def test_a_mission_is_replayed_and_a_change_found(tmp_path: Path, scripted: Scri
     with daemon(tmp_path, ollama_host=scripted.host, num_predict=17) as running:
         found = batos("replay", "m1", "--connect", running.endpoint, code=1)
         assert (found["outcome"], found["difference"]["changed"]) == ("different", ["options"])
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-m", "batos", "replay", "m1", "--connect", running.endpoint],
             capture_output=True, text=True, timeout=END_S, cwd=ROOT,
         )  # fmt: skip

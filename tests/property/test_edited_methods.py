@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from batos.synthesis.specification import RequestFacts
 ENTRIES = entries()
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(ENTRIES), st.sampled_from(ENTRIES), st.booleans())
 def test_edits_of_the_handbooks_methods(entry: HandbookEntry, other: HandbookEntry, spoken: bool) -> None:

@@ -75,7 +75,7 @@ async def call(connector: FolderConnector, name: str, path: str, to: str) -> str
     known = TOOLS[name].parameters["properties"]
     try:
         ready = await connector.prepare(TOOLS[name], {given: value for given, value in arguments.items() if given in known})
-        return repr(await asyncio.wait_for(ready.send(Delivery("")), 20))
+        return repr(await asyncio.wait_for(ready.send(Delivery("")), 90))
     except (InvalidInput, ToolFailed) as e:
         return e.message
 

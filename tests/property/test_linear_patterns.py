@@ -234,12 +234,12 @@ def grows(used: Used, attack: tuple[str, str, str]) -> bool:
     """Whether the pattern takes more than linear time for runs of this kind."""
     try:
         took = 0.0
-        for size in SIZES:
-            took = cost(used, run_of(*attack, size))
+        for size, quick in zip(SIZES, (0.0, QUICK_S / 8, QUICK_S), strict=True):  # most are known at the size in the middle
+            before, took = took, cost(used, run_of(*attack, size))
+            if took < quick or (size == SIZES[-1] and took <= RATIO * before):
+                return False
             if took > 10 * QUICK_S:
                 break
-        if took < QUICK_S:
-            return False
         small = min(cost(used, run_of(*attack, size // 4)) for _ in range(3))
         large = min(cost(used, run_of(*attack, size)) for _ in range(3))
         return large > RATIO * max(small, 1e-5) and large > QUICK_S

@@ -248,11 +248,11 @@ def test_a_mission_that_is_taken_back(script: Script) -> None:
         endings = Endings(MagicMock(), Settings(), lambda id: None, lambda signal: None)
 
         async def cancel(id: str) -> bool:
-            endings._waits(id, True)
+            endings.note_waiting(id, True)
             try:
                 return bool(await stage.work())
             finally:
-                endings._waits(id, False)
+                endings.note_waiting(id, False)
 
         cancelling = Cancellations(cancel, endings)
         await stage.play(cancelling.of)
@@ -300,7 +300,9 @@ def test_a_method_that_parts_of_one_mission_write(script: Script) -> None:
                     await stage.work()
 
         await stage.play(write)
-        assert not making._writing
+        for key in "ab":
+            async with making.writing(key) as waited:
+                assert not waited, "each turn was given back"
 
     drive(run)
 
@@ -362,7 +364,7 @@ def test_workers_that_are_made_ready(script: Script) -> None:
                 await stage.work()
 
         async def use(key: str) -> None:
-            workers._spawn(one())
+            workers.spawn(one())
             await workers.idle()
 
         await stage.play(use)
@@ -410,7 +412,7 @@ def test_a_model_that_is_loaded_ahead(script: Script) -> None:
 
         async def rest(key: str) -> None:
             preloader.rest()
-            task = preloader._task
+            task = preloader.task
             assert task is not None
             assert not task.done(), "it rests no more"
             if key == "b":

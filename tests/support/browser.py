@@ -20,7 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "artifacts" / "console"
-WAIT_S = 20
+WAIT_S = 60
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb",

@@ -14,7 +14,7 @@ from batos.testing import ScriptedOllama
 from tests.support.daemon import note_built, provisioned
 from tests.support.missions import settings
 
-LEASE_S, LOOK_S = 1.0, 0.05
+LEASE_S, LOOK_S = 5.0, 0.05
 
 
 def ollama() -> ScriptedOllama:
@@ -41,3 +41,9 @@ async def member(folder: Path, uri: str, server: ScriptedOllama, name: str, **mo
         yield kernel
     finally:
         await kernel.stop()
+
+
+def looks_anew(kernel: Kernel) -> None:
+    """Let a kernel ask its Ollama for its models now, and not when what it knows is old."""
+    for place in kernel.substrate.places:
+        place.provisioner.changed()

@@ -46,7 +46,7 @@ class Desk:
 
     async def ended(self, id: str = "c1") -> dict[str, Any]:
         """The comparison, once it is no longer under way."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             while True:
                 told = await self.ask("show", id=id, wait_s=5.0)
                 if told["state"] not in ("waiting", "running"):

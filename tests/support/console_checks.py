@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
+from tests.support import forked
 from tests.support.daemon import END_S, ROOT, Daemon
 
 
 def link_of(running: Daemon) -> str:
     """What `batos console` prints."""
     command = [sys.executable, "-m", "batos", "console", "--connect", running.endpoint]
-    return subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True).stdout.strip()
+    return forked.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True).stdout.strip()
 
 
 # Every text against what is behind it, by the formula of WCAG 2: at least 4.5 to 1.

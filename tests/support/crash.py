@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import zmq
 
@@ -109,10 +110,10 @@ def journaled(root: Any) -> set[bytes]:
     return {entry.key for id in ledger.ledger_of(root).missions for entry in journal.load(root, id)}
 
 
-def completions(root: Any) -> dict[str, int]:
-    """How often each mission was completed, by the history of its record."""
+def completions(root: Any, ids: Iterable[str] | None = None) -> dict[str, int]:
+    """How often each of these missions, or of all, was completed, by the history of its record."""
     missions = ledger.ledger_of(root).missions
-    notes = {id: history.revisions(root._p_jar.db(), mission._p_oid, 1000) for id, mission in missions.items()}
+    notes = {id: history.revisions(root._p_jar.db(), missions[id]._p_oid, 1000) for id in (missions if ids is None else ids)}
     return {id: sum(entry["note"].startswith("COMPLETE") for entry in found) for id, found in notes.items()}
 
 
@@ -150,8 +151,28 @@ class ScriptedFleet(ScriptedOllama):
         self._go.set()
 
 
+T = TypeVar("T")
 KILLS = int(os.environ.get("CRASH_N") or 10)
 SEED = int(os.environ.get("CRASH_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def sampled(cases: Iterable[T], group: Callable[[T], object], first: int = 0) -> list[T]:
+    """Return all cases in `make crash`; elsewhere one of each group.
+
+    :param first: which case of the first group; of the next group it is the next one, and so on around.
+    """
+    groups: dict[object, list[T]] = {}
+    for case in cases:
+        groups.setdefault(group(case), []).append(case)
+    if os.environ.get("CRASH_ALL"):
+        return list(itertools.chain(*groups.values()))
+    return [among[n % len(among)] for n, among in enumerate(groups.values(), first)]
+
+
+def thinned(cases: Iterable[T], of: int = 2) -> list[T]:
+    """Return all cases in `make crash`; elsewhere the first and each `of`-th after it: of steps in a row, one among neighbours."""
+    every = list(cases)
+    return every if os.environ.get("CRASH_ALL") else every[::of]
 
 
 def prepare(folder: Path, what: Callable[[LivingImage], Any]) -> None:

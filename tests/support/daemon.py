@@ -24,9 +24,10 @@ from batos.bridge.model_builder import BuiltModels, blob_digest, recipe_from_sou
 from batos.bridge.profiles import load_profile
 from batos.config import former
 from batos.testing import ScriptedOllama
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
-START_S, END_S, REPLY_S = 60, 40, 60
+START_S, END_S, REPLY_S = 120, 90, 90
 
 
 class Daemon:
@@ -58,7 +59,7 @@ class Daemon:
         environment["PYTHONPATH"] = str(ROOT)
         folder.mkdir(parents=True, exist_ok=True)
         note_built(str(settings.get("ollama_host", "")), folder / "ollama")
-        self.process = subprocess.Popen(
+        self.process: subprocess.Popen[str] = forked.Popen(
             command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
         self.endpoint = ""
@@ -90,9 +91,9 @@ class Daemon:
             for line in stream:
                 self.report += line
 
-    def started(self) -> Daemon:
+    def started(self, timeout_s: float = START_S) -> Daemon:
         """Wait until missions are let in."""
-        self.endpoint = self.logged("started", START_S)["endpoints"][0]
+        self.endpoint = self.logged("started", timeout_s)["endpoints"][0]
         return self
 
     def logged(self, event: str | tuple[str, ...], timeout_s: float = REPLY_S, **fields: Any) -> dict[str, Any]:
@@ -228,7 +229,7 @@ A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
 def batos(running: Daemon, *words: str) -> tuple[int, Any]:
     """A verb of the command line; its exit code, and what it printed as JSON, the last document of it."""
     command = [sys.executable, "-m", "batos", *words, "--connect", running.endpoint, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
+    done = forked.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
     assert done.stderr == "", done.stderr
     try:
         return done.returncode, json.loads(done.stdout)
@@ -249,10 +250,11 @@ def sources(found: dict[str, Any]) -> list[str]:
     return [Path(hit["source"]).name for hit in found["hits"]]
 
 
-def until(so: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + END_S
+def until(so: Callable[[], object], what: str = "", limit_s: float = END_S) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + limit_s
     while not so():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"never came: {what}"
         time.sleep(0.02)
 
 

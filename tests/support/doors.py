@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
@@ -38,14 +37,6 @@ async def kernel_with_doors(
         yield kernel
     finally:
         await kernel.stop()
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens at, for a daemon that is started again at the same one."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 def door_token(kernel: Kernel) -> str:

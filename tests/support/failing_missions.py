@@ -135,7 +135,7 @@ async def _empty(world: Failing, id: str) -> dict[str, Any]:
 async def _late(world: Failing, id: str) -> dict[str, Any]:
     asked = len(world.inference.asked)
     world.inference.hold()
-    heard = await submit(world.kernel, id, BRIEF, depth="facets", deadline_s=0.5)
+    heard = await submit(world.kernel, id, BRIEF, depth="facets", deadline_s=2)
     await world.inference.came(asked + 1)
     return await heard.end()
 

@@ -19,8 +19,8 @@ from batos.image.mission_record import MissionRecord
 from tests.support.missions import FakeInference, mind
 
 TERMS = KernelTerms("codex", "1.0", 6)
-LEASE_S, LOOK_S = 1.0, 0.03
-WAIT_S = 40
+LEASE_S, LOOK_S = 2.0, 0.03
+WAIT_S = 90
 
 
 @contextlib.asynccontextmanager
@@ -55,6 +55,26 @@ async def daemon(
         yield kernel
 
 
+async def acts(*kernels: Kernel) -> None:
+    """Return when kernels have the right to act, and take up missions: one that joined leaves them to the others before."""
+    for kernel in kernels:
+        toolbox = kernel.attempt_services.toolbox
+        assert toolbox is not None
+        await until(lambda box=toolbox: not box.tied(), "the right to act")
+        await kernel.fitness.look()  # else it is fit at its next look
+        assert not kernel.fitness.reasons
+
+
+async def looked(*kernels: Kernel) -> None:
+    """Return when kernels have looked once more at what the others committed."""
+    for kernel in kernels:
+        looks = asyncio.Event()
+        end = kernel.membership.on_look(lambda root, looks=looks: looks.set())  # called after those of the kernel's own parts
+        async with asyncio.timeout(WAIT_S):
+            await looks.wait()
+        end()
+
+
 class Standstill:
     """A kernel that gives no signs of life and looks at nothing, while the block runs; what its missions do goes on."""
 
@@ -66,7 +86,7 @@ class Standstill:
         self._go_on = asyncio.Event()
 
     async def __aenter__(self) -> Standstill:
-        membership, presence = self._membership, self._membership._presence
+        membership, presence = self._membership, self._membership.presence
         self._survey, self._beat = presence.survey, presence.beat
         stood = asyncio.Event()
 
@@ -81,13 +101,13 @@ class Standstill:
         presence.survey, presence.beat = still, silent  # type: ignore[method-assign]
         await stood.wait()
         if self._killed and isinstance(presence, SessionPresence):
-            await asyncio.to_thread(presence._close)
+            await presence.disconnect()
         assert membership.name
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        self._membership._presence.survey = self._survey  # type: ignore[method-assign]
-        self._membership._presence.beat = self._beat  # type: ignore[method-assign]
+        self._membership.presence.survey = self._survey  # type: ignore[method-assign]
+        self._membership.presence.beat = self._beat  # type: ignore[method-assign]
         self._go_on.set()
 
 

@@ -14,7 +14,7 @@ from batos.image.fence import Fence
 from tests.support.kernels import WAIT_S, until
 from tests.support.missions import FakeInference, settings
 
-LEASE_S, LOOK_S = 1.0, 0.05
+LEASE_S, LOOK_S = 5.0, 0.05
 BEFORE, AFTER = "before", "after"
 
 

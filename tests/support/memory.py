@@ -79,7 +79,7 @@ class Memory:
         """What a function of the library answers."""
         return self.image.read(lambda root: function(library_of(root)))
 
-    async def until(self, condition: Callable[[], Any], limit_s: float = 20.0) -> None:
+    async def until(self, condition: Callable[[], Any], limit_s: float = 90.0) -> None:
         """Wait until it is so."""
         async with asyncio.timeout(limit_s):
             while not condition():
@@ -208,7 +208,7 @@ async def shared_memories(folder: Path, count: int = 2, **settings: Any) -> Asyn
 async def _left(image: LivingImage) -> None:
     """Close an image whose storage others use."""
     await image.committer.close()
-    for _, connection in image._idle:
+    for _, connection in image.idle:
         connection.close()
 
 

@@ -96,6 +96,25 @@ def settings(folder: Path, **more: Any) -> Settings:
     return Settings(data=folder, **{**given, **more})
 
 
+class Narrow(FakeInference):
+    """A model whose context holds so many characters; it refuses what is longer, as Ollama does."""
+
+    def __init__(self, context: int) -> None:
+        super().__init__()
+        self.context, self.refused = context, 0
+        self.fail_when = self.too_long
+
+    def too_long(self, request: ChatRequest) -> InferenceFailed | None:
+        if length(request) <= self.context:
+            return None
+        self.refused += 1
+        return InferenceFailed("the input length exceeds the context length", cause="too_long", model=request.model)
+
+
+def length(request: ChatRequest) -> int:
+    return len(request.system) + len(request.user) + sum(len(said) + len(answered) for said, answered in request.turns)
+
+
 @contextlib.asynccontextmanager
 async def mind(folder: Path, inference: FakeInference, **more: Any) -> AsyncIterator[Kernel]:
     """A kernel without endpoints."""

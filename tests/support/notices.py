@@ -130,7 +130,7 @@ class PostOffice:
 
     async def until(self, so: Callable[[], Any], pause_s: float = 0.01) -> None:
         """Wait until something is so."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not so():
                 await asyncio.sleep(pause_s)
 

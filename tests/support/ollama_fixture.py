@@ -26,7 +26,7 @@ from typing import IO
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "test-ollama"
 LAUNCHER = ROOT / "batos" / "bridge" / "launcher.py"
-START_S = 60
+START_S = 120
 
 
 @contextmanager
@@ -112,12 +112,14 @@ def _start(folder: Path) -> str:
 
 
 async def _provision(host: str, folder: Path) -> None:
+    from batos.bridge import installed_models
     from batos.bridge.client import connect
     from batos.bridge.model_builder import BuiltModels
     from batos.bridge.profiles import load_profile, modelfiles_folder
     from batos.bridge.provisioning import Provisioner
 
     async with connect(host) as client:
+        installed_models.LOOK_S = START_S  # on a busy machine it lists its models slowly, and a daemon would ask again
         provisioner = Provisioner(client, load_profile("embedded"), modelfiles_folder(), built=BuiltModels(folder / "built.json"))
         failed = [s for s in await provisioner.ensure() if not s.ready]
     assert not failed, failed

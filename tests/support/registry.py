@@ -21,7 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_S = 30
+from tests.support.servers import free_port
+
+START_S = 90
 BUFFER_BYTES = 256 * 1024  # in each direction of the gate: what was read but not passed on counts as served
 
 
@@ -31,9 +33,7 @@ class Registry:
     def __init__(self, folder: Path) -> None:
         program = shutil.which("docker-registry")
         assert program is not None, "no docker-registry: run `make registry`"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self._command = [program, "serve", str(folder / "registry.yml")]
         self._log = folder / "registry.log"
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +20,24 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
+PORTS = range(20_000, 30_000)
+START_S = 100
 _numbers = itertools.count()
+
+
+def free_port() -> int:
+    """Return a port of loopback that stays free for this process until it, or a server that it starts, listens there.
+
+    It is below those that the system gives to programs that ask for any. An abstract socket of its number keeps it from other tests.
+    """
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as mark, socket.socket() as probe:
+            if sys.platform == "linux":
+                mark.bind(f"\0batos-tests-port-{port}")
+            probe.bind(("127.0.0.1", port))
+            os.dup(mark.fileno())  # held until this process ends
+            return port
+    raise AssertionError(f"no port of {PORTS} is free")
 
 
 class Postgres:
@@ -34,9 +54,7 @@ class Postgres:
         self._within, self._host = within, host
         self._programs, self.folder, self._data, self._log = programs, folder, folder / "data", folder / "log"
         self._who: dict[str, int] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 and not within else {}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._log.touch()
         if of is not None:
             self._run(
@@ -103,9 +121,20 @@ class Zeo:
         self.start()
 
     def start(self) -> None:
-        """Start it; clients wait for it."""
+        """Start it, and return when it answers: on a busy machine its imports take longer than a client waits for it."""
         command = [sys.executable, "-m", "ZEO.runzeo", "-C", str(self._folder / "zeo.conf")]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_S
+        while not self._answers():
+            assert self._process.poll() is None, f"the ZEO server ended with {self._process.returncode}"
+            assert time.monotonic() < deadline, f"no answer from the ZEO server within {START_S} s"
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+            client.connect(f"{self._folder}/socket")
+            return True
+        return False
 
     def stop(self, how: str = "fast") -> None:
         """Stop it; `immediate` is as a crash."""

@@ -81,10 +81,15 @@ async def pair(uri: str, folder: Path, **more: Any) -> AsyncIterator[tuple[Membe
 
 
 async def met(*members: Member) -> None:
-    """Return when each knows the others and where they answer."""
+    """Return when each knows the others and where they answer, and takes up missions: one that joined leaves them to the others before."""
     async with asyncio.timeout(WAIT_S):
         while any(len([k for k in one.kernel.membership.others() if k.endpoint]) < len(members) - 1 for one in members):
             await asyncio.sleep(0.01)
+        for one in members:
+            await one.kernel.fitness.look()
+            while one.kernel.fitness.reasons:
+                await asyncio.sleep(0.01)
+                await one.kernel.fitness.look()
 
 
 async def until(condition: Any, what: str = "") -> None:

@@ -43,6 +43,7 @@ class Shop:
         self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
         self.fault: Exception | None = None
         self.refuse: Exception | None = None
+        self.seconds = 60.0
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
 
     async def tools(self) -> Sequence[ToolDefinition]:
@@ -60,7 +61,9 @@ class Shop:
             body = self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments["sku"]}
             return {"status": 200, "body": body, "url": "https://shop.example"}
 
-        return ToolCall(connection="shop", tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}")
+        return ToolCall(
+            connection="shop", tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}", seconds=self.seconds
+        )
 
     async def close(self) -> None:
         pass

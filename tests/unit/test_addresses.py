@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from batos.bridge import addresses
@@ -211,3 +213,48 @@ async def _proxy() -> AsyncIterator[tuple[int, list[str]]]:
     async with server:
         found: Any = server.sockets[0].getsockname()
         yield found[1], asked
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of localhost that nobody else trusts, with its key."""
+    path = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(path), "-out", f"{path}.crt"]
+    subprocess.run([*made, *named], check=True, capture_output=True)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("redirects", [True, False])
+async def test_certificates_count_at_https_and_where_http_redirects_to_it(
+    trusted: bool, redirects: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        there = writer.get_extra_info("ssl_object") is not None
+        body = b'{"version": "0.21.0"}'
+        head = f"200 OK\r\nContent-Length: {len(body)}" if there else f"302 Found\r\nLocation: {secure}/api/version\r\nContent-Length: 0"
+        writer.write(f"HTTP/1.1 {head}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n".encode() + body * there)
+        await writer.drain()
+        writer.close()
+
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with (
+        await asyncio.start_server(answer, "localhost", 0, ssl=tls) as one,
+        await asyncio.start_server(answer, "localhost", 0) as other,
+    ):
+        secure = f"https://localhost:{one.sockets[0].getsockname()[1]}"
+        plain = f"http://localhost:{other.sockets[0].getsockname()[1]}"
+        address = addresses.parse(plain if redirects else secure)
+        async with httpx.AsyncClient(transport=addresses.transport(address, []), follow_redirects=True) as client:
+            asked = client.get(f"{plain if redirects else secure}/api/version")
+            if trusted:
+                assert (await asked).json() == {"version": "0.21.0"}
+            else:
+                with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await asked

@@ -39,6 +39,7 @@ def checked(kernel: Kernel, selector: str, *args: Any, target: str = "thing", wr
         ("Count_Words_", ("count_words_",), True),
         ("countwords_", ("count_words_",), True),
         ("words_count_", ("count_words_",), True),
+        ("word_count_", ("count_words_",), True),
         ("cuont_wrods_", ("count_words_",), True),
         ("celcius_", ("celsius_",), True),
         ("clesius_", ("celsius_",), True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import subprocess
 import sys
 import threading
@@ -120,13 +121,90 @@ async def test_where_no_expert_writes_methods_nothing_is_read(came: list[str]) -
     assert came == []
 
 
-def test_importing_the_kernel_brings_neither_numpy_nor_what_lessons_are_made_of() -> None:
-    heavy = ("numpy", "batos.forge.candidate_search", "batos.synthesis.idiom_costs", "batos.memory.embedding_worker", "prometheus_client")
-    told = subprocess.run(
-        [sys.executable, "-c", f"import sys, batos.app.kernel; print([name for name in {heavy} if name in sys.modules])"],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert told.stdout.strip() == "[]"
+NOT_AT_START = (
+    "numpy", "batos.forge.candidate_search", "batos.synthesis.idiom_costs", "batos.memory.embedding_worker", "prometheus_client",
+    "batos.guardian.examination", "batos.guardian.rules", "batos.guardian.effects",  # with the first audit
+    "batos.sandbox.program_cache", "batos.sandbox.rewriter", "batos.sandbox.stdlib",  # with the first method
+    "batos.wire.client", "batos.wire.sync_client",  # with the first other kernel
+    "difflib", "pickletools", "ZODB.scripts.repozo", "urllib.request", "httpx", "ollama", "rich", "typer",
+)  # fmt: skip
+"""Modules that the import of the daemon leaves out: each comes where it is first used."""
+
+
+def _printed(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_importing_the_kernel_leaves_out_what_few_daemons_use() -> None:
+    assert _printed(f"import sys, batos.app.kernel; print([name for name in {NOT_AT_START} if name in sys.modules])") == "[]"
+
+
+def test_importing_the_kernel_builds_the_validator_of_no_operation() -> None:
+    code = (
+        "import batos.app.kernel; from batos.wire.schemas import OPS; print([op for op, kind in OPS.items() if kind.__pydantic_complete__])"
+    )
+    assert _printed(code) == "[]"
+
+
+def test_what_the_import_leaves_out_comes_with_its_first_use() -> None:
+    code = """
+import sys, batos.app.kernel
+from batos.guardian import PersistenceGuardian
+from batos.sandbox import unsupported
+from batos.wire import Accepted, Client, ClientKeys, SyncClient
+source = "def greet(self):\\n    return 1\\n"
+assert PersistenceGuardian().audit(source, "greet").accepted
+assert unsupported(source) == []
+print([name in sys.modules for name in ("batos.guardian.rules", "batos.sandbox.rewriter", "batos.wire.client", "batos.wire.sync_client")])
+"""
+    assert _printed(code) == "[True, True, True, True]"
+
+
+def test_importing_the_kernel_loads_the_trees_that_every_image_uses_and_no_others() -> None:
+    code = "import sys, batos.app.kernel; print(sorted(n[8:-5] for n in sys.modules if n.startswith('BTrees._') and n.endswith('BTree')))"
+    assert _printed(code) == "['LL', 'LO', 'OL', 'OO', 'fs']"
+
+
+def test_a_family_of_trees_that_waits_is_there_for_whoever_names_it() -> None:
+    code = """
+import pickle, sys, threading, types, batos.image
+from zope.interface import providedBy
+import BTrees
+from BTrees import Interfaces, family32, family64
+for family in (family32, family64):
+    for name in ("IO", "II", "IF", "IU", "UO", "UU", "UF", "UI", "OO", "OI", "OU"):
+        module = getattr(family, name)
+        assert name == "OO" or module.family is family, module
+        kind = module.TreeSet
+        assert sys.modules[kind.__module__] is module and getattr(BTrees, kind.__module__[7:]) is module, kind
+        made = kind(["a"] if name[0] == "O" else [3, 1])
+        assert list(pickle.loads(pickle.dumps(made))) == list(made), kind
+        assert type(module) is types.ModuleType and Interfaces.IMerge in providedBy(module).flattened(), module
+        assert "TreeSet" in module.__all__ and not hasattr(module, "nonsense") and not hasattr(module, "__file__")
+"""
+    assert _printed(code + "print('right')") == "right"
+
+
+def test_the_first_use_of_a_family_by_several_threads_at_once_loads_it_once() -> None:
+    code = """
+import pickle, sys, threading, batos.image
+record = b"cBTrees.QQBTree\\nQQTreeSet\\n."  # as a record names a class
+found, together = [], threading.Barrier(8)
+def use():
+    together.wait()
+    found.append(pickle.loads(record))
+threads = [threading.Thread(target=use) for _ in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
+print(len(found), len(set(found)))
+"""
+    assert _printed(code) == "8 1"
+
+
+@pytest.mark.parametrize("package", ["batos.sandbox", "batos.wire"])
+def test_a_package_that_loads_late_has_no_other_names(package: str) -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        importlib.import_module(package).nonsense  # noqa: B018
 
 
 async def test_a_daemon_that_has_no_expert_for_methods_reads_nothing_ahead(tmp_path: Path, came: list[str]) -> None:
@@ -148,7 +226,7 @@ async def test_a_daemon_reads_it_ahead_where_objects_were_sent_messages(
         assert kernel.image.read(machine.is_warm_up_wanted, "expert")
     monkeypatch.setattr(machine, "give_memory_back", lambda: loop.call_soon_threadsafe(done.set))
     async with mind(tmp_path, FakeInference(), synthesis_ahead_s=0.01):
-        await asyncio.wait_for(done.wait(), 30)
+        await asyncio.wait_for(done.wait(), 90)
     assert came == ["known", "parts"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.app.shared_turns import SharedTurns
+from batos.app.door_services import SharedTurns
 from batos.doors.turn_log import CONVERSATION, REQUEST, TurnLog
 from batos.image import LivingImage, answered_turns
 

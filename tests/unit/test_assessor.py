@@ -101,13 +101,13 @@ async def test_more_missions_than_it_gets_to(tmp_path: Path) -> None:
 
     async with mind(tmp_path, inference, **ON, cem_queue=2) as kernel:
         assert kernel.loop.assessor is not None
-        embed = kernel.loop.assessor._embed
+        embed = kernel.loop.assessor.embed
 
         async def slow(texts: Any) -> list[list[float]]:
             await waits.wait()
             return await embed(texts)
 
-        kernel.loop.assessor._embed = slow
+        kernel.loop.assessor.embed = slow
         for n in range(5):
             await done(kernel, f"m{n}", "I feel stuck")
         assert kernel.loop.assessor.facts()["waiting"] <= 2

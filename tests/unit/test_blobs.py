@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from batos.image import LivingImage, blobs
 from batos.image.backup import FORK_NAME, restore
 from batos.image.scrubber import Walk
 from batos.image.upkeep import Upkeep, UpkeepPlan
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,9 +151,7 @@ asyncio.run(main())
 
 async def test_what_a_kill_in_a_commit_left_is_swept(tmp_path: Path) -> None:
     uri = f"file://{tmp_path / FORK_NAME}"
-    child = subprocess.run(
-        [sys.executable, "-c", KILLED_IN_A_COMMIT, uri], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60
-    )
+    child = forked.run([sys.executable, "-c", KILLED_IN_A_COMMIT, uri], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
     assert child.returncode == -9
     assert len(files(tmp_path)) == 1
     (blobs.folder_of(tmp_path / FORK_NAME) / "tmp" / "BUCleft").write_bytes(b"of a mission that was under way")

@@ -85,7 +85,7 @@ async def test_it_opens_refuses_at_once_and_closes_by_itself(scripted: ScriptedO
     assert inference.breaker.facts()["why"]
     before = scripted.counts
     scripted.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         await inference.breaker.closed()
     assert scripted.counts - before == {"/api/version": 1}, "nothing but the cheap question"
     assert (await inference.chat(HELLO, deadline_s=10)).text
@@ -131,7 +131,7 @@ async def test_an_answer_that_is_too_long_for_its_deadline_does_not_open_it(scri
     async def too_long() -> None:
         begun = asyncio.Event()
         with pytest.raises(InferenceFailed) as failed:
-            await inference.chat(HELLO, deadline_s=1.0, on_text=lambda text: begun.set())
+            await inference.chat(HELLO, deadline_s=3.0, on_text=lambda text: begun.set())
         assert begun.is_set()
         assert failed.value.cause == "timeout"
 
@@ -150,7 +150,7 @@ async def test_open_closed_and_open_again_between_two_probes() -> None:
     breaker.answered()
     breaker.failed("no")
     assert [task.get_name() for task in asyncio.all_tasks()].count("probe of h") == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         await breaker.closed()
     await breaker.stop()
 

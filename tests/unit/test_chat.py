@@ -10,6 +10,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from batos.cli.chat.keyboard import Keyboard, LineSource, Pipe
 from batos.cli.chat.screen import Screen
 from batos.cli.chat.session import ChatSession, Commands, names
 from batos.cli.output import Output
-from batos.errors import Busy, InvalidInput, RoleRefused, UndoConflict, UnknownMission
+from batos.errors import Busy, DaemonUnavailable, InvalidInput, RoleRefused, UndoConflict, UnknownMission
 from batos.wire import Client
 from batos.wire.fields import Request
 from tests.support.cli import Daemon, Script, daemon
@@ -384,6 +385,17 @@ async def test_an_unknown_command_is_answered_with_the_nearest(tmp_path: Path, c
         assert words in told
 
 
+async def test_words_after_a_command_that_takes_none_are_not_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with seated(script(), tmp_path) as chat:
+        await chat.typed("One", "/new And a question?", f"/undo {'x' * 200}", "/show me", "Two")
+        one, two = chat.asked("submit")
+        assert two.context == one.id, "the conversation goes on"  # type: ignore[attr-defined]
+        assert not chat.asked("undo")
+    told = capsys.readouterr().err
+    assert "/new takes no words, got 'And a question?'; write /new alone" in " ".join(told.split())
+    assert told.count("takes no words") == 3
+
+
 async def test_what_is_no_command_is_a_brief(tmp_path: Path) -> None:
     async with seated(script(), tmp_path) as chat:
         await chat.typed("/etc/passwd is what?", " /help me", "1/2")
@@ -585,6 +597,48 @@ async def test_a_status_of_the_same_daemon_cuts_nothing_off(tmp_path: Path, caps
     assert plain(capsys).count("A whole answer.") == 1
 
 
+async def test_a_daemon_that_answers_slowly_is_the_same_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started, waits = time.monotonic() - 5.0, iter([0.0, 1.5, 0.0])
+
+    def info(request: Request) -> dict[str, Any]:
+        told = {**INFO, "uptime_s": time.monotonic() - started}
+        time.sleep(next(waits))  # the reply is that much older when it arrives
+        return told
+
+    status = {"type": "status", "state": "SYNTHESIZING"}
+    watched = [token("A "), status, token("whole "), status, token("answer."), result("A whole answer.")]
+    async with seated(script(watch=watched, info=info), tmp_path) as chat:
+        await chat.typed("Why?")
+    assert "begins again" not in plain(capsys)
+
+
+async def test_a_turn_that_no_daemon_confirmed_is_told_as_such_when_it_is_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = asyncio.Event()
+
+    async def forever(self: Client, brief: str, **more: Any) -> Any:
+        held.set()
+        await asyncio.Event().wait()
+
+    async def away(self: Client, id: str) -> Any:
+        raise DaemonUnavailable("no daemon")
+
+    async with seated(script(), tmp_path) as chat:
+        monkeypatch.setattr(Client, "submit", forever)
+        monkeypatch.setattr(Client, "cancel", away)
+        running = asyncio.ensure_future(chat.typed("One"))
+        await held.wait()
+        chat.session.press()
+        await running
+        noted = Bookmark(tmp_path, "tcp://the-daemon").read()
+    out = " ".join(plain(capsys).split())
+    assert "`batos chat --last` gives it" in out
+    assert "batos watch" not in out, "there may be no such mission"
+    assert noted is not None
+    assert noted["brief"] == "One"
+
+
 # --- out of a pipe
 
 
@@ -650,11 +704,18 @@ async def test_out_of_a_pipe_answers_alone_go_to_standard_output(tmp_path: Path,
 
 
 async def test_ctrl_c_while_a_pipe_is_waited_for_ends_the_chat(tmp_path: Path) -> None:
+    class Watched(Pipe):
+        waits = asyncio.Event()
+
+        async def line(self, prompt: str, *, kept: bool = True) -> str:
+            self.waits.set()
+            return await super().line(prompt, kept=kept)
+
     reader, writer = os.pipe()
-    async with seated(script(), tmp_path, seat=Pipe(reader)) as chat:
+    seat = Watched(reader)
+    async with seated(script(), tmp_path, seat=seat) as chat:
         running = asyncio.ensure_future(chat.session.run())
-        while chat.session._under_way is None:
-            await asyncio.sleep(0)
+        await seat.waits.wait()
         chat.session.press()
         assert await running == 130
     os.close(writer)

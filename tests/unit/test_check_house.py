@@ -85,6 +85,16 @@ def test_too_many_modules(tmp_path: Path) -> None:
     assert breaches(tmp_path, many) == [f"batos: {house.MOST_MODULES + 1} modules; at most {house.MOST_MODULES}"]
 
 
+@pytest.mark.parametrize("use", ["ink._dry()", "from batos.ink import _dry", 'patch("batos.ink._dry")'])
+def test_too_many_uses_of_what_is_private(tmp_path: Path, use: str) -> None:
+    allowed = "self._dry()\nsuper()._dry()\nink._slots\nink._p_changed\npatch('bench._dry')\n"
+    path, most = "tests/unit/test_pen.py", house.MOST_PRIVATE
+    assert breaches(tmp_path, {path: allowed + f"{use}\n" * most}) == []
+    *found, said = breaches(tmp_path, {path: allowed + f"{use}\n" * (most + 1)})
+    assert said.startswith(f"tests: {most + 1} uses of private names; at most {most}")
+    assert found[0] == f"{path}:6: uses _dry, which is private"
+
+
 def test_ten_exceptions_with_their_reasons_are_allowed(tmp_path: Path) -> None:
     assert breaches(tmp_path, {"batos/quill.py": "x = 1  # noqa: PLR0913  a command's options\n" * 10}) == []
 

@@ -25,6 +25,7 @@ from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
 from batos.cli.process import with_verb
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
+from tests.support import forked
 from tests.support.cli import Script, batos, daemon
 
 ROOT = Path(__file__).parents[2]
@@ -74,10 +75,16 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--version"], ["--version"]),
         (["send", "x"], ["send", "x"]),
         (["no-such-verb"], ["no-such-verb"]),
+        (["--json", "missions", "--limit", "1"], ["missions", "--limit", "1", "--json"]),
+        (["--connect", "x", "--json", "tools", "list"], ["tools", "list", "--connect", "x", "--json"]),
+        (["--connect=x", "send-to", "a", "--", "-5"], ["send-to", "a", "--connect=x", "--", "-5"]),
+        (["--json", "--help"], ["dashboard", "--json", "--help"]),
+        (["--connect", "x"], ["dashboard", "--connect", "x"]),
+        (["--data"], ["run", "--data"]),
     ],
 )
 def test_without_a_verb_it_is_run(given: list[str], run: list[str]) -> None:
-    assert with_verb(given) == run
+    assert with_verb(given, "dashboard" if given else "run") == run
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -572,7 +579,7 @@ def test_config_says_value_and_source(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def run_batos(*words: str, stdin: str | None = None, **more: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "batos", *words], input=None if stdin is None else stdin.encode(), capture_output=True, timeout=60, **more
     )
 
@@ -581,7 +588,7 @@ def on_a_terminal(*words: str, **environ: str) -> str:
     """What `batos` prints on a pseudo-terminal."""
     leader, follower = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", **environ}
-    child = subprocess.Popen([sys.executable, "-m", "batos", *words], stdout=follower, stderr=follower, stdin=follower, env=env)
+    child = forked.Popen([sys.executable, "-m", "batos", *words], stdout=follower, stderr=follower, stdin=follower, env=env)
     os.close(follower)
     read = b""
     try:
@@ -605,7 +612,7 @@ def test_colours_only_on_a_terminal_and_not_with_no_color() -> None:
 def test_a_reader_of_a_pipe_may_go_away() -> None:
     listed = [{"id": f"m{n}", "state": "COMPLETE", "brief": "x" * 70, "origin": "client"} for n in range(5000)]
     with daemon({"missions": {"type": "missions", "missions": listed}}) as scripted:
-        child = subprocess.Popen(
+        child = forked.Popen(
             [sys.executable, "-m", "batos", "missions", "--connect", scripted.endpoint], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert child.stdout is not None
@@ -619,7 +626,7 @@ def test_a_reader_of_a_pipe_may_go_away() -> None:
 
 def test_control_c_leaves_the_mission_running() -> None:
     with daemon({"submit": ACCEPTED, "watch": EVENTS[:3]}) as scripted:
-        child = subprocess.Popen(
+        child = forked.Popen(
             [sys.executable, "-m", "batos", "send", "x", "--watch", "--id", "m1", "--connect", scripted.endpoint],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -657,8 +664,8 @@ async def test_what_takes_long_says_on_a_terminal_how_far_it_is(monkeypatch: pyt
             work.set_result(7)
         return next(steps, "backup: restoring, 1.0 MiB of 2.0 MiB")
 
-    async with asyncio.timeout(30):
-        assert await client._shown(work, step) == 7
+    async with asyncio.timeout(90):
+        assert await client.shown(work, step) == 7
     assert "backup: restoring, 1.0 MiB of 2.0 MiB" in shown.getvalue()
 
 
@@ -670,9 +677,9 @@ async def test_what_is_answered_soon_or_fails_shows_nothing(monkeypatch: pytest.
             raise Busy("a pack is under way")
         return 7
 
-    assert await client._shown(answer(False), None) == 7
+    assert await client.shown(answer(False), None) == 7
     with pytest.raises(Busy):
-        await client._shown(answer(True), None)
+        await client.shown(answer(True), None)
     assert shown.getvalue() == ""
 
 
@@ -949,6 +956,8 @@ def test_a_quotation_is_said_to_be_one_and_who_said_it() -> None:
         (("-5",), [-5], 0),
         (("-0.5", "3", "-1e3", "-.5"), [-0.5, 3, -1000.0, "-.5"], 0),
         (("-5", "--priority", "-2", "-7"), [-5, -7], -2),
+        (("-5%", "-1,5", "-10:30"), ["-5%", "-1,5", "-10:30"], 0),
+        (("NaN", "Infinity"), ["NaN", "Infinity"], 0),
     ],
 )
 def test_negative_numbers_are_arguments(words: tuple[str, ...], args: list[Any], priority: int) -> None:

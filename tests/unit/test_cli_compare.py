@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +137,36 @@ def test_judging_shows_left_and_right_asks_again_and_can_be_stopped(capsys: pyte
     assert "LEFT\nLate.\n\nRIGHT\nEarly." in said.out
     assert "'what' is none of left, right, tie" in said.err
     assert "1 pairs are left; go on with: batos compare --resume c1" in said.err
+
+
+@pytest.mark.parametrize(("typed", "judged"), [("", 0), ("r\n", 1)])
+def test_ctrl_c_ends_the_judging_at_once(typed: str, judged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = {"number": 1, "brief": "Why?", "left": "Late.", "right": "Early.", "judged": 0, "of": 3}
+    told = {"type": "compare_pair", "id": "c1", "pair": pair}
+    asked = threading.Semaphore(0)
+
+    class Screen(Output):
+        def write(self, text: str) -> None:
+            super().write(text)
+            asked.release()
+
+    def sit() -> None:
+        os.write(leader, typed.encode())
+        if all(asked.acquire(timeout=20) for _ in range(judged + 1)):
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            os.write(leader, b"q\n")  # for a judging that a Ctrl-C would not end
+
+    leader, follower = pty.openpty()
+    with daemon({"compare.next": told, "compare.judge": told, "compare.show": TOLD}) as scripted, open(follower) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        user = threading.Thread(target=sit)
+        user.start()
+        with pytest.raises(KeyboardInterrupt):
+            compare.judged("c1", scripted.endpoint, Screen())
+        user.join()
+    os.close(leader)
+    assert [one.verdict for one in scripted.requests if one.op == "compare.judge"] == ["right"] * judged
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_what_is_open_is_asked_with_commands_that_teach_it(
     output = Output()
     if terminal:
         output.console = Console(width=80, force_terminal=True, color_system=None)
-    methods._ask("till", "over_", [example, {**example, "result": "x"}], output)
+    methods.show_open_case("till", "over_", [example, {**example, "result": "x"}], output)
     lines = capsys.readouterr().out.splitlines()
     told = [shlex.split(line) for line in lines if "batos teach" in line]
     assert [words[:5] for words in told] == [["batos", "teach", "till", "over_", "-e"]] * 2
@@ -88,7 +88,7 @@ def test_what_is_open_is_asked_with_commands_that_teach_it(
 )
 def test_where_there_is_no_version_it_is_said_what_there_is(kind: str, told: str) -> None:
     with pytest.raises(typer.BadParameter) as caught:
-        methods._diff({"kind": kind, "versions": []}, (1, 2))
+        methods.differences({"kind": kind, "versions": []}, (1, 2))
     assert told in caught.value.message
 
 

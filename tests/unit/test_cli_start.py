@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from batos.cli.app import app, register
 from batos.cli.start import CONSOLE_ON, StartFlags, flags_of
 
 HEAVY = ("typer", "click", "rich", "pygments")
-LOADED = f"import json, sys; print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
+LOADED = "import json, sys; print(json.dumps([name for name in {names} if name in sys.modules]))"
 
 
 def test_every_option_of_run_is_read_without_typer() -> None:
@@ -43,8 +44,9 @@ def test_what_is_not_read_here_is_left_to_the_whole_command_line(words: list[str
     assert flags_of(words) is None
 
 
-def _loaded(code: str, folder: Path) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{LOADED}"], capture_output=True, text=True, timeout=120, check=True, cwd=folder)
+def _loaded(code: str, folder: Path, names: tuple[str, ...] = HEAVY) -> list[str]:
+    code = f"{code}\n{LOADED.format(names=names)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True, cwd=folder)
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -70,3 +72,17 @@ def test_a_daemon_that_starts_loads_neither_typer_nor_rich(tmp_path: Path) -> No
 
 def test_rich_can_be_imported_after_the_log(tmp_path: Path) -> None:
     assert _loaded("import batos.logs; import rich.console", tmp_path) == ["rich"]
+
+
+_CONNECT = """
+import sys
+from batos.bridge import addresses
+addresses.transport(addresses.parse("127.0.0.1"), [])
+assert "httpcore" in sys.modules
+"""
+
+
+def test_a_daemon_that_asks_an_ollama_does_without_trio(tmp_path: Path) -> None:
+    assert importlib.util.find_spec("trio") is not None  # else there is nothing to keep out
+    assert _loaded(_CONNECT, tmp_path, ("trio",)) == []
+    assert _loaded(f"{_CONNECT}import trio", tmp_path, ("trio",)) == ["trio"]

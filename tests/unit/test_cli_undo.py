@@ -57,17 +57,28 @@ def test_json_is_the_reply(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {**DONE, "id": "m1"}
 
 
-@pytest.mark.parametrize(("answer", "code", "asked"), [("y\n", 0, 2), ("n\n", 1, 1)])
+@pytest.mark.parametrize(
+    ("answer", "code", "asked"), [("y\n", 0, 2), ("what?\n YES\n", 0, 2), ("n\n", 1, 1), ("\n", 1, 1), ("", 1, 1), (None, 130, 1)]
+)
 def test_a_cascade_shows_the_lot_and_asks(
-    answer: str, code: int, asked: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answer: str | None, code: int, asked: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stdin", Terminal(answer or ""))
+    if answer is None:
+        monkeypatch.setattr("builtins.input", interrupted)
     ended, requests = batos({"undo": LOT}, "undo", "m1", "--cascade")
     assert (ended, len(requests)) == (code, asked)
-    assert "later" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "later" in told.out
+    assert ("nothing was done" in told.err) is (code != 0)
     assert requests[0].dry
     if asked == 2:
         assert (requests[1].dry, requests[1].expect) == (False, ["m2", "m1"])
+
+
+def interrupted(prompt: str) -> str:
+    """Press Ctrl-C at a question."""
+    raise KeyboardInterrupt
 
 
 def test_a_cascade_of_one_does_not_ask_and_yes_does_not_either() -> None:

@@ -380,9 +380,9 @@ async def test_what_tools_answered_is_shown_and_a_thought_that_would_call_one_an
         toolbox = Toolbox(kernel.image, services, ActingState("image", ""), lambda spec, services: place)
         await toolbox.add(ConnectionSpec("desk", "http", "https://desk.example"))
         give(kernel, toolbox=toolbox)
-        (requests,) = (one for one in kernel.transport.dispatcher._services if isinstance(one, ComparisonRequests))
-        staging: Any = requests._runner._staging
-        requests._runner._staging = functools.partial(staging.func, kernel.attempt_services)
+        (requests,) = (one for one in kernel.transport.dispatcher.services if isinstance(one, ComparisonRequests))
+        staging: Any = requests.runner.staging
+        requests.runner.staging = functools.partial(staging.func, kernel.attempt_services)
         end = await (await submit(kernel, "m1", greeting, persona="robin", depth="direct", flavour="full")).end()
         assert (end["state"], len(place.calls)) == ("COMPLETE", 1)
         await written(kernel)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from batos.autotelic import changes
+from batos.errors import InvalidInput
 from tests.support.autonomy import BRIEFS, improving, thought
 from tests.support.comparing import DEEP, FOUR, GARDENER, SPRING, Desk, gardening
 from tests.support.missions import FakeInference
@@ -54,3 +57,24 @@ async def test_a_promotion_that_is_asked_for_twice_at_once_is_one_change(tmp_pat
         one, two = await asyncio.gather(*(Desk(kernel).ask("promote", id="c1", note="at once", anyway=True) for _ in range(2)))
         assert one["change"] == two["change"]
         assert kernel.image.read(changes.of, one["change"])["state"] == changes.KEPT
+
+
+async def test_a_promotion_waits_for_the_judgement_of_all_pairs(tmp_path: Path) -> None:
+    inference = FakeInference()
+    gardening(inference)
+    six = [{**FOUR[0], "brief": f"Why do I feel tired on {day}?"} for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")]
+    async with improving(tmp_path, inference) as kernel:
+        desk = Desk(kernel)
+        await desk.start(other="brick", briefs=six)
+
+        async def judge() -> None:
+            pair = (await desk.ask("next", id="c1"))["pair"]
+            await desk.ask("judge", id="c1", number=pair["number"], verdict="left" if "spring" in pair["left"] else "right")
+
+        for _ in six[1:]:
+            await judge()
+        assert (await desk.ask("show", id="c1"))["verdict"] == "better"
+        with pytest.raises(InvalidInput, match="1 of 7 pairs are not judged yet; `batos compare --resume c1` judges them"):
+            await desk.ask("promote", id="c1", note="plain words help")
+        await judge()
+        assert (await desk.ask("promote", id="c1", note="plain words help"))["change"]

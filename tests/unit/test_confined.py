@@ -73,7 +73,7 @@ def is_gone(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while not is_gone(pid):
             await asyncio.sleep(0.01)
 
@@ -112,7 +112,7 @@ async def test_it_reaches_nothing(child: IsolatedChild) -> None:
 
 async def test_a_cancelled_request_ends_it(child: IsolatedChild) -> None:
     asking = asyncio.create_task(child.ask("freeze", seconds=600))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while child.pid is None:
             await asyncio.sleep(0.01)
     pid = pid_of(child)

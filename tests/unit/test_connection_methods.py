@@ -310,7 +310,7 @@ async def test_what_its_user_says_became_of_a_call_is_no_answer_of_the_tool(kern
     await toolbox.accept("shop")
     writing(inference, BUY.replace("['body']['id']\n", ".get('happened')\n"))
     await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": True})
-    shop.refuse = OSError("cut off")
+    shop.refuse, shop.seconds = OSError("cut off"), 0.1  # its user is asked when the time of the call is over
     heard = await begun(kernel, "m1", "buy_cheapest_")
     for answer in ("once", "happened"):
         await question(kernel, "m1")

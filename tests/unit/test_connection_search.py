@@ -278,7 +278,7 @@ async def test_one_that_comes_back_under_its_own_name_is_put_back_once_also_wher
     await toolbox(kernel).remove("brave")
     heard = await sent(kernel)
     await question(kernel)
-    real = connection_search._let
+    real = connection_search.let_decide
     killed: list[str] = []
 
     async def once(attempt: Any, box: Any, name: str, message: Any, **more: Any) -> None:
@@ -287,7 +287,7 @@ async def test_one_that_comes_back_under_its_own_name_is_put_back_once_also_wher
             raise InferenceFailed("as a kill would: nothing is recorded of it", cause="unreachable")
         await real(attempt, box, name, message, **more)
 
-    monkeypatch.setattr(connection_search, "_let", once)
+    monkeypatch.setattr(connection_search, "let_decide", once)
     await kernel.scheduler.answer("m1", "yes")
     ended = await heard.end()
     assert ended["state"] == "COMPLETE", ended

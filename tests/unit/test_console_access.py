@@ -277,7 +277,7 @@ _LOGIN = "POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n" + _
 @pytest.mark.parametrize("begun", ["", "GET / HTTP/1.1\r\nHost: {host}\r\nX: ", _LOGIN + "token=a", _LOGIN.replace("/login", "/")])
 async def test_who_says_nothing_more_loses_his_place(begun: str, drips: bool, tmp_path: Path) -> None:
     """However many bytes still come, one by one."""
-    async with served(tmp_path, console_request_s=0.2) as kernel, asyncio.timeout(20):
+    async with served(tmp_path, console_request_s=0.2) as kernel, asyncio.timeout(90):
         assert kernel.console is not None
         host = kernel.console.address.removeprefix("http://")
         reader, writer = await asyncio.open_connection(*host.split(":"))

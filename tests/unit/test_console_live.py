@@ -21,7 +21,7 @@ from tests.support.missions import WAIT_S, FakeInference
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kernel]:
-    async with served(tmp_path, inference, console_refresh_s=0.05, console_pages=2, console_request_s=0.2, ping_s=0.1) as kernel:
+    async with served(tmp_path, inference, console_refresh_s=0.05, console_pages=2, ping_s=0.1) as kernel:
         yield kernel
 
 
@@ -139,7 +139,7 @@ async def test_only_what_changed_is_told_and_nobody_looks_for_nobody() -> None:
     looked.clear()
     feed.touch({})
     await asyncio.sleep(0)
-    assert feed._reader is None
+    assert feed.reader is None
     assert not looked.is_set()
 
 

@@ -18,7 +18,7 @@ from batos.autotelic import changes
 from batos.console.missions import answer_of
 from batos.console.pages import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
-from batos.image import blobs
+from batos.image import blobs, ledger
 from batos.image.taught_examples import examples_digest
 from batos.objects import Intent, Method, find
 from batos.objects.json_form import oid_of
@@ -484,4 +484,26 @@ async def test_the_images_of_a_mission_are_named(seat: Seat) -> None:
     page = await done(seat, "shown")
     assert f"image {HOSTILE}, image/png, 8 × 8, {len(data)} bytes" in seen(page)
     assert "<script>alert" not in page
-    assert digest in page
+    address = f"/image?id=shown&digest={digest}"
+    for shown in (page, await seat.see("/conversation", id="shown")):
+        assert f'<img src="{html.escape(address)}" width="8" height="8"' in shown
+    answer = await seat.client.get(address)
+    assert (answer.status_code, answer.headers["content-type"], answer.content) == (200, "image/png", data)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert "no image" in await seat.see("/image", 404, id="shown", digest="0" * 64)
+    assert "nothing" in await seat.see("/image", 404, id="nothing", digest=digest)
+    await seat.kernel.image.system(lambda root: blobs.release_pictures(root, ledger.mission_of(root, "shown")))
+    assert "no longer kept" in await seat.see("/image", 404, id="shown", digest=digest)
+
+
+async def test_an_image_is_put_together_from_as_many_parts_as_messages_allow(tmp_path: Path, inference: FakeInference) -> None:
+    data = png(60, 60)
+    digest = hashlib.sha256(data).hexdigest()
+    async with served(tmp_path, inference, message_bytes=4096) as kernel, seated(kernel) as seat:
+        about = {"type": "image/png", "bytes": len(data), "width": 60, "height": 60}
+        await kernel.image.system(blobs.add_picture, digest, data, about)
+        await kernel.scheduler.submit("shown", "What is this?", {"images": json.dumps([{"digest": digest, "name": ""}])})
+        answer = await seat.client.get(f"/image?id=shown&digest={digest}")
+        assert len(data) > 8192
+        assert answer.content == data

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.console.connections import _STRANGERS, ConnectionSlot, ConnectionSlots
-from batos.console.server import _REQUESTS
+from batos.console.connections import STRANGERS, ConnectionSlot, ConnectionSlots
+from batos.console.server import REQUESTS
 from tests.support.console import Seat, http_client, seated, served, stream
 from tests.support.missions import WAIT_S
 
@@ -88,11 +88,11 @@ async def works(kernel: Kernel, seat: Seat) -> None:
 
 @pytest.mark.parametrize("says", ATTACKS.values(), ids=ATTACKS)
 async def test_no_crowd_of_strangers_keeps_out_who_is_signed_in(kernel: Kernel, says: str) -> None:
-    async with seated(kernel) as seat, strangers(kernel, _STRANGERS + 64, says) as crowd:
+    async with seated(kernel) as seat, strangers(kernel, STRANGERS + 64, says) as crowd:
         await works(kernel, seat)
         ends = [asyncio.create_task(one.gone()) for one in crowd]
         async with asyncio.timeout(WAIT_S):
-            for end in itertools.islice(asyncio.as_completed(ends), len(crowd) - _STRANGERS):
+            for end in itertools.islice(asyncio.as_completed(ends), len(crowd) - STRANGERS):
                 await end
         async with seated(kernel) as other:  # nor does it keep out who comes with the token
             await works(kernel, other)
@@ -133,7 +133,7 @@ async def test_seats_are_bounded_and_one_that_signs_out_makes_room(kernel: Kerne
         await seat.see("/")  # now its own connection has a seat
         [(name, value)] = dict(seat.client.cookies).items()
         asks = f"GET /object HTTP/1.1\r\nHost: {{host}}\r\nCookie: {name}={value}\r\n\r\n" + ATTACKS["half a request"]
-        async with strangers(kernel, 2 + _REQUESTS, asks) as many:
+        async with strangers(kernel, 2 + REQUESTS, asks) as many:
             answers = [await one.reader.readuntil(b"\r\n") for one in many]
             assert answers.count(b"HTTP/1.1 503 Service Unavailable\r\n") == 1, "the seat's own connection has one"
             async with seated(kernel) as other:  # who has none is let in, and told

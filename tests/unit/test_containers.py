@@ -82,7 +82,6 @@ def test_a_container_in_two_slots_stays_one(store: Store) -> None:
         assert root["obj"].b["k"] == [1, 2]
 
 
-@pytest.mark.timeout(20)
 def test_a_container_that_holds_itself_is_stored_and_ends(store: Store) -> None:
     ring: list[Any] = [1]
     ring.append({"again": (ring,)})

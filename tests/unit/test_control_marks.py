@@ -13,6 +13,8 @@ MARKS = (
     "<|assistant|>", "<\uff5cUser\uff5c>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<s>", "</s>", "<bos>", "<start_of_turn>",
     "<end_of_turn>", "<unused94>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[TOOL_CALLS]", "<tool_response>",
     "</tool_call>", "<file_sep>", "[gMASK]", "[img-0]", "[MASK]",
+    "<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<start_function_call>", "<fim-prefix>", "<hy_User>", "<longcat_user>", "<seed:bos>",
+    "<[begin▁of▁sentence]>", "]~b]", "[e~[",
 )  # fmt: skip
 TEXTS = (
     "if a < b and c > d:", "x <| f <| y |> g", "p <|> q", "<span class='s'>", "[1] [a] [x](y)", "<b>bold</b>", "a[i] << 2 >> 1",

@@ -47,6 +47,8 @@ AT_ONCE = (
     "Escribe una carta corta a mi vecino",
 )
 NOBODY = ("Tea", "The moon over the harbour")
+LABELLED = [tuple(line.split("\t")) for line in (Path(__file__).parents[1] / "data" / "depths.tsv").read_text("utf-8").splitlines()]
+"""`direct` or `open`, and a brief."""
 
 
 @pytest.mark.parametrize("brief", OPEN)
@@ -65,6 +67,20 @@ def test_of_others_the_words_do_not_tell(brief: str) -> None:
 
 
 BIG, SMALL = 8_000_000_000, 134_515_008
+
+
+@pytest.mark.parametrize(("label", "brief"), LABELLED)
+def test_in_any_language_one_thing_is_asked_for_at_once_and_what_is_open_is_not(label: str, brief: str) -> None:
+    found = decide(brief, [AskedApproach("auto", "setting")], [AskedApproach("auto", "setting")], BriefFacts(BIG))
+    assert found.depth == ("direct" if label == "direct" else "facets")
+
+
+def test_a_short_question_that_follows_a_deep_one_is_as_deep() -> None:
+    auto = [AskedApproach("auto", "setting")]
+    assert [decide("And after that?", auto, auto, BriefFacts(BIG, follows_deep=deep)).depth for deep in (True, False)] == [
+        "facets",
+        "direct",
+    ]
 
 
 @pytest.mark.parametrize(

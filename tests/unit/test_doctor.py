@@ -13,7 +13,7 @@ from batos import doctor
 from batos.bridge.installed_models import models_in_folder
 from batos.bridge.profiles import load_profile
 from batos.cli import main
-from batos.config import Settings
+from batos.config import Settings, local_endpoint
 from batos.doctor import inference, installation
 from batos.testing import ScriptedOllama
 from tests.support.cli import daemon
@@ -102,6 +102,11 @@ def test_endpoint(tmp_path: Path) -> None:
     assert doctor.endpoint("nonsense", None).state == "fail"
     assert doctor.endpoint(f"ipc://{tmp_path}/batos.sock", None).state == "ok"
     assert doctor.endpoint(f"ipc://{tmp_path}/no/folder/batos.sock", None).state == "fail"
+
+
+def test_the_folder_of_the_default_socket_need_not_be_there_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert doctor.endpoint(local_endpoint(), None).state == "ok"
 
 
 def test_settings_that_no_other_check_looks_at(tmp_path: Path) -> None:
@@ -264,10 +269,10 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check.state, "make training" in check.finding) == ("ok", True), "only who trains needs it"
     there.update(dict.fromkeys(installation.TRAINING, "1.0"))
     for available in (installation.TRAINING_BYTES, None):
-        monkeypatch.setattr(installation, "_available", lambda available=available: available)
+        monkeypatch.setattr(installation, "available_bytes", lambda available=available: available)
         check = doctor.training()
         assert (check.state, "`train methods` takes 7.5 GiB of memory" in check.finding) == ("ok", True)
-    monkeypatch.setattr(installation, "_available", lambda: installation.TRAINING_BYTES - 2 * 10**9)
+    monkeypatch.setattr(installation, "available_bytes", lambda: installation.TRAINING_BYTES - 2 * 10**9)
     check = doctor.training()
     assert (check.state, "5.6 GiB are free" in check.finding, "another machine" in check.remedy) == ("warn", True, True)
     del there["accelerate"]
@@ -277,16 +282,16 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_how_much_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n")
-    assert installation._available() == 20_480_000_000
+    assert installation.available_bytes() == 20_480_000_000
     monkeypatch.setattr(Path, "read_text", lambda self: "")
-    assert installation._available() is None
+    assert installation.available_bytes() is None
 
 
 def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:
     def surprised() -> doctor.Check:
         raise KeyError("surprise")
 
-    check = doctor._guarded("image", surprised)
+    check = doctor.guarded_check("image", surprised)
     assert (check.name, check.state, "surprise" in check.finding) == ("image", "fail", True)
 
 

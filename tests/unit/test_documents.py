@@ -97,7 +97,7 @@ def test_opendocument_by_its_headings() -> None:
     data = packed(mimetype="application/vnd.oasis.opendocument.text", content_dot_xml=body)
     assert texts(readers.read("a.odt", data)) == {
         "Lease": "Lease\n\nIt ends in May.\n\n| May | 40 |\n",
-        "Lease > Costs": "Costs\n\nHeater\n\n",
+        "Lease > Costs": "Costs\n\n- Heater\n",
     }
 
 
@@ -114,6 +114,14 @@ def test_a_book_by_its_chapters_in_their_order() -> None:
 
 
 SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{}</sheetData></worksheet>"""
+
+
+def test_a_chapter_is_read_with_its_notes_and_behind_elements_that_are_their_own_end() -> None:
+    chapter = "<html><head><title/></head><body><h1>One</h1><p>Begin</p><aside><p>A note</p></aside><script/><p>End</p><footer>Last</footer></body></html>"
+    package = '<package><manifest><item id="a" href="a.xhtml"/></manifest><spine><itemref idref="a"/></spine></package>'
+    container = '<container><rootfiles><rootfile full-path="c.opf"/></rootfiles></container>'
+    data = packed(**{"mimetype": "application/epub+zip", "META-INF/container.xml": container, "c.opf": package, "a.xhtml": chapter})
+    assert readers.read("b.epub", data).parts[0].text.split("\n\n") == ["# One", "Begin", "A note", "End", "Last\n"]
 
 
 def test_a_workbook_says_in_each_row_what_its_columns_are_called() -> None:
@@ -206,6 +214,55 @@ def test_a_mailbox_and_a_saved_page() -> None:
     assert "The möle digs." in readers.read("p.mhtml", page.encode()).parts[0].text
 
 
+def mail(*parts: str, kind: str = "mixed", head: str = "From: a@x.y\nSubject: Keys\n") -> bytes:
+    said = "".join(f"--B\nContent-Type: {part}\n" for part in parts)
+    return f"{head}MIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary=B\n\n{said}--B--\n".encode()
+
+
+def test_no_part_of_a_mail_is_left_out_for_another() -> None:
+    footer = "text/plain\n\n____\nThe mailing list\n"
+    body = "text/html; charset=utf-8\n\n<p>Der Schlüssel liegt bei Clara</p>\n"
+    found = texts(readers.read("m.eml", mail(body, footer)))["Keys"]
+    assert found.index("Der Schlüssel liegt bei Clara") < found.index("The mailing list")
+    inline = 'text/csv; name="k.csv"\nContent-Disposition: inline; filename="k.csv"\n\nKey,Who\nRoof,Clara\nDoor,Ben\n'
+    said = texts(readers.read("m.eml", mail("text/plain\n\nSee list.\n", inline, "text/markdown\n\n# Cellar\nDora has it.\n")))
+    assert "Key: Roof | Who: Clara" in said["Keys > k.csv"]
+    assert "Dora has it." in said["Keys > text.md > Cellar"]
+
+
+def test_an_invitation_in_a_mail_is_read_and_of_two_alternatives_the_one_that_says_something() -> None:
+    event = "text/calendar; method=REQUEST\n\nBEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Roof\nLOCATION:Town hall\nEND:VEVENT\nEND:VCALENDAR\n"
+    said = texts(readers.read("m.eml", mail("text/plain\n\nPlease come.\n", event, kind="alternative")))
+    assert "Please come." in said["Keys"]
+    assert "place: Town hall" in said["Keys > invitation.ics > Roof"]
+    long = f"text/html\n\n<p>{'The roof costs 40000 euros. ' * 9}</p>\n"
+    stub = texts(readers.read("m.eml", mail("text/plain\n\nThis mail needs a viewer of HTML.\n", long, kind="alternative")))["Keys"]
+    assert "40000 euros" in stub
+    same = texts(readers.read("m.eml", mail("text/plain\n\nPlain words.\n", "text/html\n\n<p>Rich words.</p>\n", kind="alternative")))[
+        "Keys"
+    ]
+    assert "Plain words." in same
+    assert "Rich words." not in same
+
+
+def test_a_forwarded_mail_keeps_who_wrote_it_and_when() -> None:
+    inner = "message/rfc822\n\nFrom: clara@x.y\nSubject: Roof\nDate: Tue, 13 Jun 2023 10:15:00 +0200\n\nI have the key.\n"
+    found = readers.read("m.eml", mail("text/plain\n\nsee below\n", inner))
+    forwarded = found.parts[1]
+    assert "clara@x.y" in forwarded.text
+    assert "I have the key." in forwarded.text
+    assert "I have the key." not in found.parts[0].text
+    assert forwarded.day == datetime.date(2023, 6, 13).toordinal()
+
+
+def test_a_line_of_a_mail_that_begins_with_from_begins_no_other_mail() -> None:
+    first = "From a@x.y Mon Jun 12 10:15:00 2023\nSubject: One\n\nHello\nFrom now on Clara has the key.\nNote: not Ben.\nBye\n\n"
+    second = "From b@x.y Tue Jun 13 10:15:00 +0000 2023\nSubject: Two\n\n>From here\n>>From there\n\n"
+    said = texts(readers.read("all.mbox", (first + second).encode()))
+    assert "From now on Clara has the key.\nNote: not Ben.\nBye" in said["One"]
+    assert "\nFrom here\n>From there" in said["Two"]
+
+
 def test_mail_in_mail_comes_to_an_end() -> None:
     inner = MAIL
     for _ in range(8):
@@ -287,3 +344,251 @@ def test_what_is_not_of_its_kind_is_read_as_text_and_that_is_told() -> None:
     found = readers.read("a.ics", b"Words of a text.\n")
     assert (found.kind, found.parts[0].text) == ("text", "Words of a text.\n")
     assert "read as plain text" in found.told[0]
+
+
+BANK = (
+    "Konto:;DE12 3456\nZeitraum:;Januar\n\nTag;Wer;Betrag\n02.01.2024;Müller, Hans;-400,00\n03.01.2024;Clara;-5,00\n04.01.2024;Ben;-6,50\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (BANK, ["| Konto: | DE12 3456 |", "Tag: 02.01.2024 | Wer: Müller, Hans | Betrag: -400,00"]),
+        ("Budget 2024\n\nItem,Cost\nRoof,40000\nDoor,500\n", ["| Budget 2024 |", "Item: Roof | Cost: 40000"]),
+        ("Country,2019,2020\nGermany,83,84\nItaly,60,59\n", ["Country: Italy | 2019: 60 | 2020: 59"]),
+        ("Name,Mail,Mail,Phone\nAnna,a@x,b@x,1\nBen,c@x,,4\n", ["Name: Anna | Mail: a@x | Mail: b@x | Phone: 1"]),
+        ("sep=;\nName;Town\nAnna;Berlin\nBen;Bonn\n", ["Name: Anna | Town: Berlin"]),
+        ("Item;Cost;Size\nBread;1,50;2,25\nMilk;0,99;1,00\n", ["Item: Bread | Cost: 1,50 | Size: 2,25"]),
+        ("Bread;1,50;2,25\nMilk;0,99;1,00\nEggs;2,99;1,00\n", ["| Milk | 0,99 | 1,00 |"]),
+        ('id\ttext\n1\t5" pipe\n2\t"open\n3\tok\n', ['id: 2 | text: "open', "id: 3 | text: ok"]),
+        ("Anna,2019\nBen,2020\nCleo,2021\n", ["| Ben | 2020 |"]),
+        ('Name, Town, Cost\nAnna, "Berlin, Mitte", 5\nBen, Bonn, 6\n', ["Name: Anna | Town: Berlin, Mitte | Cost: 5"]),
+        ("Name,Town,\nAnna,Berlin,likes tea\nBen,Bonn,has keys\n", ["Name: Ben | Town: Bonn | has keys"]),
+    ],
+)
+def test_columns_are_named_whatever_stands_above_them(text: str, rows: list[str]) -> None:
+    found = readers.read("t.csv", text.encode())
+    assert found.kind == "table"
+    for row in rows:
+        assert row in found.parts[0].text
+
+
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+
+
+def words(text: str) -> str:
+    return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def word(body: str, **more: str) -> bytes:
+    types = f'<Types xmlns="{PACKAGE}/content-types"><Default Extension="xml" ContentType="application/xml"/></Types>'
+    relations = f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r" Type="{R}/officeDocument" Target="word/document.xml"/></Relationships>'
+    document = f"<w:document {WORD}><w:body>{body}</w:body></w:document>"
+    return packed(**{"[Content_Types].xml": types, "_rels/.rels": relations, "word/document.xml": document, **more})
+
+
+def box(text: str) -> str:
+    return f"<w:txbxContent><w:p>{words(text)}</w:p></w:txbxContent>"
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        (f"{words('Dear ')}<w:fldSimple w:instr='MERGEFIELD N'>{words('Anna')}</w:fldSimple>{words(', hello')}", "Dear Anna, hello"),
+        (
+            f"<w:r><w:ruby><w:rt>{words('たなか')}</w:rt><w:rubyBase>{words('田中')}</w:rubyBase></w:ruby></w:r>{words('さん')}",
+            "田中(たなか)さん",
+        ),
+        (
+            f"{words('It is ')}<m:oMath><m:r><m:t>E=m</m:t></m:r><m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup></m:oMath>",
+            "It is E=mc^2",
+        ),
+        (f"<w:bdo w:val='rtl'>{words('המפתח')}</w:bdo>", "המפתח"),
+        (f"<w:r><mc:AlternateContent><mc:Choice>{box('In a box')}</mc:Choice></mc:AlternateContent></w:r>", "In a box"),
+        (
+            f"<w:r><mc:AlternateContent><mc:Choice>{box('Once')}</mc:Choice><mc:Fallback>{box('Once')}</mc:Fallback></mc:AlternateContent></w:r>",
+            "Once",
+        ),
+    ],
+)
+def test_all_text_of_a_word_document_is_read_once(inner: str, said: str) -> None:
+    found = readers.read("a.docx", word(f"<w:p>{words('Begin')}</w:p><w:p>{inner}</w:p><w:p>{words('End')}</w:p>"))
+    assert found.parts[0].text.split() == ["Begin", *said.split(), "End"]
+
+
+def test_a_box_in_a_header_is_read_once() -> None:
+    inner = f"<w:r><mc:AlternateContent><mc:Choice>{box('Head')}</mc:Choice><mc:Fallback>{box('Head')}</mc:Fallback></mc:AlternateContent></w:r>"
+    header = {"word/header1.xml": f"<w:hdr {WORD}><w:p>{inner}</w:p></w:hdr>"}
+    assert texts(readers.read("a.docx", word(f"<w:p>{words('Begin')}</w:p>", **header)))["header"] == "Head\n"
+
+
+PICTURE = '<w:r><w:drawing xmlns:wp="urn:wp"><wp:inline><wp:docPr id="3" name="Group" descr="{}"/></wp:inline></w:drawing></w:r>'
+
+
+def test_alternative_texts_of_pictures_are_read_once_and_names_of_files_are_none() -> None:
+    old = '<w:r><w:pict xmlns:v="urn:v"><v:shape alt="Old drawing of the pump"/></w:pict></w:r>'
+    body = f"<w:p>{words('Begin')}{PICTURE.format('Arrows to the cellar')}{PICTURE.format('image1.png')}{old}</w:p>"
+    found = texts(readers.read("a.docx", word(body)))
+    assert found["drawings"] == "[Arrows to the cellar]\n[Old drawing of the pump]\n"
+    slide = f'<p:sld {A}><p:pic><p:nvPicPr><p:cNvPr id="4" name="Picture 3" descr="Photo of\nthe boiler"/></p:nvPicPr></p:pic></p:sld>'
+    data = packed(**{"ppt/presentation.xml": f"<p:presentation {A}/>", "ppt/slides/slide1.xml": slide})
+    assert readers.read("a.pptx", data).parts[0].text == "[Photo of the boiler]\n"
+
+
+def test_hidden_text_of_a_word_document_is_left_out_and_told() -> None:
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>bait</w:t></w:r><w:r><w:rPr><w:vanish w:val='0'/></w:rPr><w:t>shown</w:t></w:r>"
+    found = readers.read("a.docx", word(f"<w:p>{words('Begin ')}{hidden}</w:p>"))
+    assert found.parts[0].text.split() == ["Begin", "shown"]
+    assert found.told == ("4 characters that are hidden in it were left out",)
+
+
+def test_members_of_an_archive_may_have_the_names_of_windows() -> None:
+    data = word(f"<w:p>{words('Begin')}</w:p>").replace(b"word/document.xml", b"word\\document.xml")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert "word\\document.xml" in archive.namelist()
+    assert readers.read("a.docx", data).parts[0].text.strip() == "Begin"
+
+
+FLAT = (
+    '<?xml version="1.0"?><office:document xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:t="urn:t" xmlns:d="urn:d"'
+    ' xmlns:b="urn:b" office:mimetype="application/vnd.oasis.opendocument.{}"><office:body>{}</office:body></office:document>'
+)
+
+
+@pytest.mark.parametrize("name", ["a.fodt", "a.xml", "a"])
+def test_flat_opendocument_is_read_as_the_packed_one(name: str) -> None:
+    body = '<office:text><t:h t:outline-level="1">Rent</t:h><t:p>It is <t:span>40</t:span> euro</t:p></office:text>'
+    found = readers.read(name, FLAT.format("text", body).encode())
+    assert (found.kind, texts(found)) == ("document", {"Rent": "Rent\n\nIt is 40 euro\n\n"})
+    slides = readers.read(
+        "a.fodp", FLAT.format("presentation", "<d:page><d:text-box><t:p>Slide words</t:p></d:text-box></d:page>").encode()
+    )
+    assert texts(slides)["slide 1"].strip() == "Slide words"
+
+
+def test_a_flat_table_names_its_columns() -> None:
+    def row(*cells: str) -> str:
+        return f"<b:table-row>{''.join(f'<b:table-cell><t:p>{cell}</t:p></b:table-cell>' for cell in cells)}</b:table-row>"
+
+    gap = '<b:table-cell b:number-columns-repeated="1000000"/>'
+    table = f"<office:spreadsheet><b:table b:name='Costs'>{row('Item', 'Cost')}{row('Pump', '40')}<b:table-row>{gap}</b:table-row></b:table></office:spreadsheet>"
+    found = readers.read("a.fods", FLAT.format("spreadsheet", table).encode())
+    assert texts(found) == {"Costs": "| Item | Cost |\n| Item: Pump | Cost: 40 |\n"}
+    with pytest.raises(Unreadable, match="not valid XML"):
+        readers.read("a.fods", b"<office:document><broken")
+
+
+def test_items_of_lists_in_opendocument_have_their_marks() -> None:
+    inner = "<t:list><t:list-item><t:p>First</t:p><t:list><t:list-item><t:p>Nested</t:p></t:list-item></t:list></t:list-item></t:list><t:p>After</t:p>"
+    content = f"<o:document-content {OPEN}><o:body><o:text>{inner}</o:text></o:body></o:document-content>"
+    data = packed(**{"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+    assert readers.read("a.odt", data).parts[0].text == "- First\n  - Nested\nAfter\n\n"
+
+
+def test_a_book_without_a_container_is_read_in_its_order() -> None:
+    page = "<html><body><h1>{0}</h1><p>Words of {0}</p></body></html>"
+    package = '<package><metadata><title>Book</title></metadata><manifest><item id="a" href="2.xhtml"/><item id="b" href="1.xhtml"/></manifest><spine><itemref idref="a"/><itemref idref="b"/></spine></package>'
+    data = packed(**{"mimetype": "application/epub+zip", "c.opf": package, "1.xhtml": page.format("one"), "2.xhtml": page.format("two")})
+    found = readers.read("b.epub", data)
+    assert (found.title, [part.title for part in found.parts]) == ("Book", ["two", "one"])
+
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def workbook(rows: str, after: str = "") -> bytes:
+    relation = f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r" Type="{R}/{{}}" Target="{{}}"/></Relationships>'
+    return packed(
+        **{
+            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default Extension="xml" ContentType="application/xml"/></Types>',
+            "_rels/.rels": relation.format("officeDocument", "xl/workbook.xml"),
+            "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{R}"><sheets><sheet name="S" sheetId="1" r:id="r"/></sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": relation.format("worksheet", "worksheets/sheet1.xml"),
+            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{rows}</sheetData>{after}</worksheet>',
+        }
+    )
+
+
+def cell(place: str, text: str) -> str:
+    return f'<c r="{place}" t="inlineStr"><is><t>{text}</t></is></c>'
+
+
+def test_a_cell_that_spans_rows_is_in_each_and_formulas_without_results_are_told() -> None:
+    rows = f'<row r="3">{cell("B3", "Team")}{cell("C3", "Name")}</row><row r="4">{cell("B4", "Blue")}{cell("C4", "Kim")}</row><row r="5"><c r="B5"/>{cell("C5", "Bo")}</row><row r="6">{cell("B6", "Red")}<c r="C6"><f>SUM(1,2)</f></c></row>'
+    found = readers.read("a.xlsx", workbook(rows, '<mergeCells count="1"><mergeCell ref="B4:B5"/></mergeCells>'))
+    assert "| Team: Blue | Name: Bo |" in found.parts[0].text
+    assert "1 of its formulas" in found.told[0]
+    whole = readers.read("a.xlsx", workbook(rows.replace("</f>", "</f><v>3</v>")))
+    assert not whole.told
+
+
+OPEN = 'xmlns:o="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0" xmlns:d="urn:x" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        (
+            "The rent<t:note><t:note-citation>1</t:note-citation><t:note-body><t:p>See five</t:p></t:note-body></t:note> is 40.",
+            "The rent[1] is 40.\n[1] See five",
+        ),
+        (
+            "Look<o:annotation><dc:creator>Clara</dc:creator><dc:date>2024</dc:date><t:p>Check it</t:p></o:annotation> here",
+            "Look here\ncomment by Clara: Check it",
+        ),
+        ("<d:text-box><t:p>Box one</t:p><t:p>Box two</t:p></d:text-box>after", "Box one\nBox two\nafter"),
+        ("<t:ruby><t:ruby-base>田中</t:ruby-base><t:ruby-text>たなか</t:ruby-text></t:ruby>さん", "田中(たなか)さん"),
+    ],
+)
+def test_notes_comments_and_boxes_stand_beside_a_paragraph(inner: str, said: str) -> None:
+    content = f"<o:document-content {OPEN}><o:body><o:text><t:p>{inner}</t:p></o:text></o:body></o:document-content>"
+    data = packed(**{"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+    assert readers.read("a.odt", data).parts[0].text.strip() == said
+
+
+def test_notes_within_notes_are_read_once_each() -> None:
+    inner = "<t:note><t:note-citation>1</t:note-citation><t:note-body><t:p>deep " * 40 + "</t:p></t:note-body></t:note>" * 40
+    content = f"<o:document-content {OPEN}><o:body><o:text><t:p>{inner}</t:p></o:text></o:body></o:document-content>"
+    data = packed(**{"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+    assert readers.read("a.odt", data).parts[0].text.count("deep") == 40
+
+
+def test_slides_are_read_with_their_diagrams_charts_and_comments_and_each_form_of_a_drawing_once() -> None:
+    def paragraph(text: str) -> str:
+        return f"<a:p><a:r><a:t>{text}</a:t></a:r></a:p>"
+
+    mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+    forms = f"<mc:AlternateContent><mc:Choice>{paragraph('x plus y')}</mc:Choice><mc:Fallback>{paragraph('x plus y')}</mc:Fallback></mc:AlternateContent>"
+    related = "".join(
+        f'<Relationship Id="{kind}" Type="{R}/{kind}" Target="../{kind}.xml"/>' for kind in ("diagramData", "chart", "comments")
+    )
+    cells = "<c:ser><c:tx><c:v>Cost</c:v></c:tx><c:cat><c:pt idx='1'><c:v>Roof</c:v></c:pt></c:cat><c:val><c:pt idx='1'><c:v>40000</c:v></c:pt></c:val></c:ser>"
+    data = packed(**{
+        "ppt/slides/slide1.xml": f"<p:sld {A} xmlns:mc='{mc}'>{forms}</p:sld>",
+        "ppt/slides/_rels/slide1.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>',
+        "ppt/diagramData.xml": f"<dgm {A}>{paragraph('First ask Clara')}</dgm>",
+        "ppt/chart.xml": f"<chart {A} xmlns:c='c'>{paragraph('By year')}{cells.replace('<c:tx><c:v>', '<c:tx><c:pt>').replace('</c:v></c:tx>', '</c:pt></c:tx>')}</chart>",
+        "ppt/comments.xml": f"<p:cmLst {A}><p:cm><p:text>Check the price</p:text></p:cm></p:cmLst>",
+    })  # fmt: skip
+    lines = readers.read("a.pptx", data).parts[0].text.splitlines()
+    assert lines == ["x plus y", "First ask Clara", "By year", "Cost: Roof: 40000", "comment: Check the price"]
+
+
+def test_structured_files_in_their_own_encodings() -> None:
+    outline = (
+        '<?xml version="1.0" encoding="ISO-8859-1"?><opml><head><title>Schlüssel</title></head><body><outline text="Müller"/></body></opml>'
+    )
+    found = readers.read("a.opml", outline.encode("latin-1"))
+    assert (found.title, found.parts[0].text) == ("Schlüssel", "- Müller\n")
+    card = "BEGIN:VCARD\nVERSION:2.1\nN;CHARSET=ISO-8859-1;ENCODING=QUOTED-PRINTABLE:M=FCller;J=FCrgen\nTEL;WORK;VOICE:030\nTEL;TYPE=CELL:0170\nEND:VCARD\n"
+    assert readers.read("a.vcf", card.encode()).parts[0].text == "Müller, Jürgen\ntelephone (work): 030\ntelephone (cell): 0170\n"
+    assert "Rent note text is due" in readers.read("a.rtf", rb"{\rtf1\ansi Rent{\footnote note text} is due}").parts[0].text
+
+
+def test_a_notebook_shows_errors_and_tables() -> None:
+    outputs = [{"output_type": "error", "ename": "ValueError", "evalue": "bad key"}, {"data": {"text/html": "<b>Clara</b>"}}]
+    book = {"cells": [{"cell_type": "code", "source": "x", "outputs": outputs}]}
+    text = readers.read("a.ipynb", json.dumps(book).encode()).parts[0].text
+    assert "ValueError: bad key\n" in text
+    assert "Clara" in text

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatRequest
@@ -20,7 +21,7 @@ from batos.doors.access import DoorLimits
 from batos.doors.turns import is_answer, visible_text
 from batos.errors import EndpointError, InferenceFailed
 from tests.support.doors import assistant, chat_client, completion, events, kernel_with_doors, said, user
-from tests.support.missions import WAIT_S, FakeInference, answer
+from tests.support.missions import WAIT_S, FakeInference, Narrow, answer
 
 TABLE = "Help me to find a restaurant for Friday"
 TEA = "Which tea shall I drink in the evening?"
@@ -151,6 +152,42 @@ async def test_chores_are_no_missions(kernel: Kernel, client: httpx.AsyncClient,
     }.get(how, {})
     assert said(await completion(client, user(text), **more)) == "Take one small step and look where it led."
     assert await listed(kernel) == []
+
+
+LONG = " ".join(f"Line {n} was said." for n in range(400))
+
+
+@pytest.mark.parametrize("door", ["/v1/chat/completions", "/api/chat"])
+@pytest.mark.parametrize("long", ["history", "task"])
+async def test_a_chore_that_is_longer_than_the_window_is_shortened_and_says_so(tmp_path: Path, door: str, long: str) -> None:
+    inference = Narrow(2500)
+    task = f"### Task:\nGenerate a title for this chat.\n{LONG if long == 'task' else ''}\nOnly the title, please"
+    words = [user("First"), assistant(LONG), user("Then"), assistant("Yes"), user(task)] if long == "history" else [user(task)]
+    async with kernel_with_doors(tmp_path, inference, num_ctx=1024) as kernel, chat_client(kernel) as client:
+        with capture_logs() as logs:
+            told = await client.post(door, json={"model": "batos", "stream": False, "think": True, "messages": words})
+        assert told.status_code == 200, told.text
+        assert await listed(kernel) == []
+    message = told.json()["choices"][0]["message"] if door.startswith("/v1") else told.json()["message"]
+    assert message["content"] == "Take one small step and look where it led."
+    (left,) = [one for one in logs if one["event"] == "left_out"]
+    part = "conversation" if long == "history" else "request"
+    assert f"{left[part]} characters of the {part}" in message["reasoning_content" if door.startswith("/v1") else "thinking"]
+    last = inference.asked[-1]
+    assert dict(last.options)["num_ctx"] == 1024, "with another window than that of missions Ollama would load the model anew"
+    assert last.user.startswith("### Task:\nGenerate a title")
+    assert last.user.endswith("Only the title, please")
+    if long == "history":
+        assert last.turns == (("(Earlier messages of this conversation are left out.)\n\nThen", "Yes"),)
+    else:
+        assert "characters of the request are left out here" in last.user
+
+
+async def test_a_chore_that_cannot_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    async with kernel_with_doors(tmp_path, Narrow(100)) as kernel, chat_client(kernel) as client:
+        told = await client.post("/v1/chat/completions", json={"model": "batos", "messages": [user(f"### Task:\n{LONG}")]})
+    assert told.status_code == 500
+    assert "inference.window" in told.json()["error"]["message"]
 
 
 async def test_plain_is_the_model_itself(kernel: Kernel, client: httpx.AsyncClient, inference: FakeInference) -> None:

@@ -18,6 +18,7 @@ from batos.doors.missions import TurnMissions
 from batos.doors.turn_log import TurnLog
 from batos.doors.turns import ChatTurn, ChatWords, digest
 from batos.errors import Busy
+from batos.mind.evidence import EvidenceLimits
 from batos.wire.fields import Request
 from batos.wire.outbox import Recipient
 from tests.support.doors import assistant, chat_client, completion, events, kernel_with_doors, said, user
@@ -210,3 +211,53 @@ async def test_twenty_turns_at_once_are_neither_lost_nor_mixed(tmp_path: Path, i
         found = await asyncio.gather(*(told(number) for number in range(20)))
         assert found == [f"You asked for number {number}, and here it is." for number in range(20)]
         assert len(await listed(kernel)) == 20
+
+
+# --- what a chat client tells the system
+
+
+def told(request: ChatRequest) -> str:
+    """All that a model is told."""
+    return "\n".join((request.system, *(text for turn in request.turns for text in turn), request.user))
+
+
+def system(text: str) -> dict[str, str]:
+    return {"role": "system", "content": text}
+
+
+async def test_a_model_is_told_the_instructions_that_the_client_has_now(
+    kernel: Kernel, client: httpx.AsyncClient, inference: FakeInference
+) -> None:
+    conversation: list[dict[str, str]] = []
+    for words, instructions in (("One", "In rhymes."), ("Two", "In rhymes."), ("Three", "In French."), ("Four", "In French.")):
+        conversation.append(user(words))
+        reply = await completion(client, system(instructions), *conversation)
+        conversation.append(assistant(said(reply)))
+        assert told(inference.asked[-1]).count(f"Instructions for this conversation:\n{instructions}\n\n") == 1
+        assert inference.asked[-1].user.endswith(words)
+    briefs = [one["brief"] for one in (await listed(kernel)).values()]
+    assert [one for one in briefs if "Instructions" not in one] == ["Four", "Three", "Two"]
+
+
+async def test_a_branch_is_told_the_instructions_that_its_own_turns_were_not(
+    kernel: Kernel, client: httpx.AsyncClient, inference: FakeInference
+) -> None:
+    first = [user("One"), assistant(said(await completion(client, system("In rhymes."), user("One"))))]
+    await completion(client, system("In French."), *first, user("Two"))
+    await completion(client, system("In French."), *first, user("Another two"))
+    assert "In French." in told(inference.asked[-1])
+    await completion(client, *first, user("A third one"))
+    assert "In French." not in told(inference.asked[-1])
+
+
+async def test_instructions_outlive_the_turn_that_was_told_them(tmp_path: Path) -> None:
+    """A long conversation leaves out its oldest turns; what the client tells the system is among what the model sees all the same."""
+    inference = FakeInference()
+    async with kernel_with_doors(tmp_path, inference, limits=(EvidenceLimits(context_chars=900),)) as kernel, chat_client(kernel) as client:
+        conversation: list[dict[str, str]] = []
+        for number in range(16):
+            conversation.append(user(f"Question {number}: which tea shall I drink in the evening of a day like this one?"))
+            reply = await completion(client, system("Always answer in rhymes."), *conversation)
+            conversation.append(assistant(said(reply)))
+    assert all("Always answer in rhymes." in told(request) for request in inference.asked)
+    assert "Question 0" not in told(inference.asked[-1])

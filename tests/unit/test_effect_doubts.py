@@ -115,7 +115,7 @@ def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(record: Any) -> None:
         pass
 
-    monkeypatch.setattr("batos.tools.effects._nothing_left", nothing)
+    monkeypatch.setattr("batos.tools.effects.end_request", nothing)
 
 
 async def test_an_answer_settles_only_the_try_that_it_was_given_for(image: LivingImage) -> None:
@@ -322,7 +322,7 @@ async def test_what_its_user_settled_while_its_mission_waited_is_neither_asked_n
         await image.system(effects.settle, record.key, how, "its user")
 
     await killed(image, effects.ACTS)
-    monkeypatch.setattr("batos.tools.effects._nothing_left", settle)
+    monkeypatch.setattr("batos.tools.effects.end_request", settle)
     shop = Shop()
     came = await attempt(image, Mission(), shop)
     assert (came, len(shop.sent)) == (("paid", 1) if how == effects.AGAIN else ({"happened": True, "said_by": "its user"}, 0))

@@ -166,7 +166,7 @@ def test_the_settings_choose(tmp_path: Path, service: Service) -> None:
     for name, backend in (("sentence-transformers", "torch"), ("onnx", "onnx"), ("onnx-int8", "onnx-int8")):
         chosen = embedder_of(Settings(embedder=name, data=tmp_path), service, MODEL)  # type: ignore[arg-type]
         assert isinstance(chosen, LocalEmbedder)
-        assert chosen._backend == backend
+        assert chosen.backend == backend
     assert service.asked == []
     assert list(tmp_path.iterdir()) == []
 

@@ -14,12 +14,15 @@ from batos.autotelic.changes import Proposal
 from batos.image import ledger
 from batos.memory.records import Passage, Section, Shelf
 from batos.memory.store import library_of
-from batos.mind.brief_analysis import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
+from batos.mind.brief_analysis import KNOWN, LONGEST, Errand, errand_of, said_of, tables
 from tests.support.missions import FakeInference, mind, submit
 
 ROOT = Path(__file__).parents[2]
 LABELLED = [tuple(line.split("\t")) for line in (ROOT / "tests" / "data" / "errands.tsv").read_text("utf-8").splitlines()]
 """What a brief asks for (`-`: nothing that is done outside), and the brief. Every other line was not looked at while rules were tuned."""
+
+BARE = [tuple(line.split("\t")) for line in (ROOT / "tests" / "data" / "errands_bare.tsv").read_text("utf-8").splitlines()]
+"""Likewise: bare commands, titles to play, what is to be switched or fetched, and what is about such things. All were looked at."""
 
 
 def kind(brief: str) -> str:
@@ -34,6 +37,23 @@ def test_errands_are_known_and_nothing_harmless_is_one(half: int) -> None:
     errands = [(label, brief) for label, brief in told if label != "-"]
     missed = [(label, brief) for label, brief in errands if kind(brief) != label]
     assert len(missed) <= 0.05 * len(errands), missed
+
+
+def test_a_bare_command_a_title_or_a_switch_is_an_errand_and_a_question_about_one_is_not() -> None:
+    assert [(label, brief) for label, brief in BARE if kind(brief) != label] == []
+
+
+@pytest.mark.parametrize("errand", ["Turn off the lights", "Switch the radio on"])
+def test_an_errand_that_is_the_name_of_a_song_is_not_asked_for(errand: str) -> None:
+    assert errand_of(f"{errand} is a song by whom?") is None
+
+
+@pytest.mark.parametrize("errand", ["Turn off the lights", "Remind me tomorrow", "Book a table for two", "Download the newest Debian ISO"])
+def test_an_errand_that_is_quoted_or_named_for_a_text_is_not_asked_for(errand: str) -> None:
+    assert errand_of(errand) is not None
+    assert errand_of(f'"{errand}"') is not None, "marks around all of it change nothing"
+    for brief in (f'"{errand}" in German', f"'{errand}' in French", f"„{errand}“: translate it", f"{errand}: a short poem"):
+        assert errand_of(brief) is None, brief
 
 
 def test_briefs_of_other_sets_are_no_errands() -> None:
@@ -59,7 +79,7 @@ def test_what_is_long_or_brings_its_matter_is_no_errand(brief: str) -> None:
 
 def test_every_language_says_what_its_rules_find() -> None:
     now = datetime.datetime(2026, 11, 26, 9, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=1), "CET"))
-    for language, rules in _tables().rules.items():
+    for language, rules in tables().rules.items():
         for errand in {rule.errand for rule in rules}:
             text = said_of(errand, now)
             assert text, (language, errand)
@@ -114,6 +134,19 @@ async def test_what_is_of_a_form_or_a_message_or_the_systems_own_is_no_errand(tm
         assert inference.asked
 
 
+async def test_a_name_that_answers_an_earlier_turn_is_no_title_to_play(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        alone = await (await submit(kernel, "m1", "Pon Despacito")).end()
+        assert alone["result"]["cannot"] == "device"
+        assert inference.asked == []
+        await (await submit(kernel, "m2", "¿Qué nombre pongo en la carta?")).end()
+        thought = len(inference.asked)
+        after = await (await submit(kernel, "m3", "Pon Juan", context="m2")).end()
+        assert "cannot" not in after["result"]
+        assert len(inference.asked) > thought
+
+
 async def test_a_file_that_memory_has_read_is_asked_of_it(tmp_path: Path) -> None:
     def store(root: object) -> None:
         section = Section(1, 1, 1, 1, 1, b"", "", 0, True)
@@ -129,6 +162,27 @@ async def test_a_file_that_memory_has_read_is_asked_of_it(tmp_path: Path) -> Non
         assert other["result"]["cannot"] == "files"
         gone = await (await submit(kernel, "m3", "Delete the file ~/todo.txt")).end()
         assert gone["result"]["cannot"] == "files"
+
+
+def test_a_calendar_that_memory_has_read_is_asked_of_it() -> None:
+    assert errand_of("What's on my calendar today?") == Errand("account", "en")
+    assert errand_of("What's on my calendar today?", lambda name: name == "*.ics") is None
+
+
+@pytest.mark.parametrize(
+    ("brief", "said"),
+    [
+        ("What time is it in Tokyo?", "It is 17:05 (Asia/Tokyo), by the clock of the machine that I run on."),
+        ("what's the time in New York right now", "It is 03:05 (America/New York), by the clock of the machine that I run on."),
+        ("Wie spät ist es in Berlin?", "Es ist 09:05 Uhr (Europe/Berlin), nach der Uhr des Rechners, auf dem ich laufe."),
+    ],
+)
+def test_the_clock_of_another_city_is_told(brief: str, said: str) -> None:
+    now = datetime.datetime(2026, 11, 26, 9, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=1), "CET"))
+    errand = errand_of(brief)
+    assert errand is not None
+    assert said_of(errand, now) == said
+    assert errand_of("What time is it in Narnia?") is None
 
 
 def test_the_language_of_the_request_is_that_of_the_answer() -> None:

@@ -592,11 +592,11 @@ async def test_it_watches_the_folder_by_itself(house: House) -> None:
     watching = asyncio.create_task(house.factory.run())
     try:
         stage(house.staging)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while house.voice != WEAVER:
                 await asyncio.sleep(0.01)
         shutil.rmtree(house.staging)  # an operator's slip: said, and survived
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while "cannot be read" not in house.refused.get(".", ""):
                 await asyncio.sleep(0.01)
         assert not watching.done()

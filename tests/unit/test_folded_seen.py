@@ -31,7 +31,7 @@ async def folded(kernel: Any, count: int = STRETCH + 1, *, remembered: bool = Fa
 
     await kernel.image.system(put)
     while remembered and (await kernel.memory.tell())["documents"] < count:
-        kernel.memory._look_back()
+        kernel.memory.look_back()
         await asyncio.sleep(0.01)
     await kernel.costs.fold()
     await kernel.image.committer.told()

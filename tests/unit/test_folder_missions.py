@@ -71,7 +71,7 @@ class Inbox:
 
         def known() -> bool:
             held = self.kernel.image.read(lambda root: {path: root["lobby"].memory.library.stamps.get(path) for path in paths})
-            return held == stamps and not self.kernel.memory.ingest.under_way and not self.kernel.transport.folders._missions._unread
+            return held == stamps and not self.kernel.memory.ingest.under_way and not self.kernel.transport.folders.missions.unread
 
         await self.until(known)
 
@@ -184,8 +184,8 @@ async def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> Non
             for line in range(20):  # it is longer at each look
                 file.write(f"Line number {line}.\n")
                 file.flush()
-                seen = watcher._before.get(str(box.place), {}).get(str(path))
-                await box.until(lambda seen=seen: watcher._before.get(str(box.place), {}).get(str(path)) != seen)
+                seen = watcher.before.get(str(box.place), {}).get(str(path))
+                await box.until(lambda seen=seen: watcher.before.get(str(box.place), {}).get(str(path)) != seen)
                 assert box.missions() == []
         await box.made(1)
         assert "Line number 19." in box.missions()[0].brief
@@ -290,4 +290,18 @@ async def test_terms_are_checked(tmp_path: Path) -> None:
                 await box.asker.ask("folder_add", **{"folder": str(box.place), "brief": "x", **bad})
         with pytest.raises(InvalidInput, match="is not a watched folder"):
             await box.asker.ask("folder_pause", name="nothing")
+        with pytest.raises(Unreadable, match="/nothing: it is not there"):
+            await box.asker.ask("folder_add", folder=f"{tmp_path}/nothing", brief="x")
         assert box.kernel.image.read(folders.places) == {"inbox": str(box.place), "inbox-2": str(box.place)}
+
+
+async def test_a_folder_that_is_away_is_listed_as_such_until_it_is_back(tmp_path: Path) -> None:
+    async with inbox(tmp_path) as box:
+        await box.add()
+        elsewhere = box.place.rename(tmp_path / "elsewhere")
+        watcher = box.kernel.memory.watcher
+        await box.until(lambda: watcher.away)
+        assert (await box.ask("folders"))["away"] == f"the folder {box.place} is away"
+        elsewhere.rename(box.place)
+        await box.until(lambda: not watcher.away)
+        assert "away" not in await box.ask("folders", name="inbox")

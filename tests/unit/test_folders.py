@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,11 @@ def listed(folder: Path, *exclude: str) -> tuple[list[str], LeftOut]:
         ("a\\*", ["a*"], ["ab"]),
         ("a ", ["a"], ["a "]),
         ("# a", [], ["a", "# a"]),
+        ("a[[:digit:]]", ["a1"], ["ab", "a:"]),
+        ("a[![:alpha:]x-z.]", ["a1"], ["ab", "ax", "a."]),
+        ("a[]b]", ["a]", "ab"], ["a["]),
+        ("[[]a", ["[a"], ["]a"]),
+        ("[a", ["[a"], ["a"]),
         ("", [], ["a"]),
     ],
 )
@@ -71,6 +77,11 @@ def test_later_patterns_take_back_and_some_are_for_folders() -> None:
     rules = IgnoreRules(["*.md", "!keep.md", "d/"])
     asked = (("a.md", False), ("keep.md", False), ("d", True), ("d", False), ("x", False))
     assert [rules.says(path, folder) for path, folder in asked] == [True, False, True, None, None]
+
+
+def test_an_ignore_file_may_begin_with_a_byte_order_mark(notes: Path) -> None:
+    (notes / ".gitignore").write_text("*.log\r\nnode_modules\r\n", "utf-8-sig")
+    assert "b.log" not in listed(notes)[0]
 
 
 def test_a_pattern_of_many_stars_is_soon_done() -> None:
@@ -108,6 +119,19 @@ def test_links_are_followed_within_the_folder_and_told_where_not(notes: Path, tm
     found, left = listed(notes)
     assert found == ["a.md", "b.log", "deep/c.md", "deep/build/d.md", "node_modules/e.md", "hidden/f.md"]
     assert {os.path.basename(path) for path in left.links} == {"out", "secret.md", "dangling.md"}
+
+
+def test_a_link_that_cannot_be_read_spoils_no_look_at_its_folder(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def readlink(path: str, **more: Any) -> str:
+        if str(path).endswith("cwd"):  # as of another user's process in /proc
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, **more)
+
+    real = os.readlink
+    (notes / "cwd").symlink_to(notes / "deep")
+    (notes / "again.md").symlink_to(notes / "a.md")
+    monkeypatch.setattr(os, "readlink", readlink)
+    assert listed(notes)[0] == ["a.md", "b.log", "deep/c.md", "deep/build/d.md", "node_modules/e.md"]
 
 
 async def test_a_watch_tells_what_it_leaves_out_and_keeps_to_its_patterns(notes: Path, tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_line_is_short_whatever_is_in_it(id: str, brief: str, came: str) -> No
 async def test_what_a_model_said_of_what_is_forgotten_goes_from_the_line_too(image: LivingImage) -> None:
     await ended(image, 1, STRETCH + 1)
     await fold(image)
-    await image.system(curation._blank, "m7")
+    await image.system(curation.blank, "m7")
     assert image.read(lambda root: (ledger.record_of(root, "m7").result["text"], ledger.record_of(root, "m7").brief)) == (
         "",
         "brief 7",

@@ -348,6 +348,6 @@ async def test_names_of_others_documents_are_known_here(tmp_path: Path) -> None:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not condition():
             await asyncio.sleep(0.01)

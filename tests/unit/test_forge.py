@@ -59,7 +59,7 @@ async def test_an_expert_that_is_being_built_after_a_start_is_waited_for(tmp_pat
         await known.wait()
 
     async with mind(tmp_path, inference) as kernel:
-        kernel.methods._writers_known = writers_known
+        kernel.methods.writers_known = writers_known
         await kernel.image.system(model_registry.begin_experts, {"brick": "brick:embedded"})
         await give(kernel)
         message = json.dumps({"target": "thing", "selector": "add_", "args": [2, 3], "kwargs": {}})
@@ -83,7 +83,7 @@ async def test_where_no_expert_came_the_writers_own_voice_writes(tmp_path: Path)
         looks += 1
 
     async with mind(tmp_path, inference) as kernel:
-        kernel.methods._writers_known = writers_known
+        kernel.methods.writers_known = writers_known
         await give(kernel)
         assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["result"]["value"] == 5
         assert (await sent(kernel, "m2", "thing", "plus_", 2, 3))["result"]["value"] == 5
@@ -359,7 +359,7 @@ async def test_many_missions_that_miss_the_same_method_have_it_written_once(tmp_
         assert [end["result"]["value"] for end in ends] == [2 * i for i in range(8)]
         assert len(asked) == 1
         assert method_of(kernel, "thing", "add_")["version"] == 1
-        assert kernel.methods.claims._owners == {}
+        assert kernel.methods.claims.owners == {}
 
 
 async def test_when_the_writer_fails_the_next_one_writes(tmp_path: Path) -> None:

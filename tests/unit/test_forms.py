@@ -114,6 +114,12 @@ async def test_what_is_not_plain_is_checked_elsewhere_and_alike(schema: Any, val
     assert bool(why) == bool(problem)
 
 
+@pytest.mark.parametrize(("value", "factor", "fits"), [("19.99", 0.01, True), ("0.3", 0.1, True), ("19.995", 0.01, False), ("7", 2, False)])
+async def test_a_price_is_a_multiple_of_a_cent(value: str, factor: float, fits: bool) -> None:
+    _, why = await answer_schema.read(value, {"type": "number", "multipleOf": factor})
+    assert why == (None if fits else f"at the top: {value} is not a multiple of {factor}")
+
+
 @pytest.mark.parametrize("schema", [{"type": "number", "multipleOf": 0.5}, {"anyOf": [{"multipleOf": 0.5}]}], ids=["here", "in a child"])
 async def test_a_number_may_be_too_large_for_a_schema(schema: Any) -> None:
     answer_schema.check_schema(schema)

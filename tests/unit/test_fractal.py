@@ -92,7 +92,7 @@ async def test_a_brief_stays_shared_out_as_it_was(tmp_path: Path) -> None:
         inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
         async with mind(tmp_path / str(first), inference, retry_backoff_s=600, shutdown_s=0.1, voices_limit=first) as kernel:
             await submit(kernel, "m1", TWO)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while not kernel.image.read(lambda root: ledger.failures(root, limit=1)):
                     await asyncio.sleep(0.01)
         again = FakeInference()

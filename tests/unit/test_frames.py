@@ -18,25 +18,7 @@ from batos.synthesis.idiom_costs import MODULES
 from batos.synthesis.ranking import likely
 from batos.synthesis.transformations import COUNTED, GROUPED, OF_EACH, ORDERED, WHOLE, compiled_frame
 from batos.synthesis.word_costs import tables
-from tests.support.synthesis import LARGEST, ROWS, WIDE, asked, context, entry, made
-
-
-async def test_what_is_fixed_is_so_in_all_examples() -> None:
-    told = [Example((12,), (), "12 pears"), Example((1,), (), "1 pear")]
-    assert await made(asked("how many pears", *told), most=WIDE) == []
-
-
-@pytest.mark.parametrize(
-    ("args", "result"),
-    [
-        (({"name": "eve", "size": "blue"},), "Eve: BLUE"),  # the name is in what is given, in other letters
-        (("2024-08-26",), "2024-08-01"),  # a figure that nobody speaks of
-    ],
-)
-async def test_what_is_given_is_not_fixed_nor_a_figure_that_nobody_speaks_of(args: Any, result: str) -> None:
-    for _, text in await made(asked("a label of name and size", Example(args, (), result)), most=WIDE):
-        assert "Eve" not in text
-        assert "01" not in text
+from tests.support.synthesis import ROWS, WIDE, asked, context, entry, made
 
 
 async def test_nothing_is_lost_where_a_key_comes_twice() -> None:
@@ -49,22 +31,6 @@ async def test_the_last_by_alphabet_is_not_what_is_meant_by_the_largest() -> Non
     found = [text for _, text in await made(asked("the longest word", Example(("we yess a had",), (), "yess")), most=WIDE)]
     assert "def m_(self, text):\n    return max(text.split(), key=len)" in found
     assert not [text for text in found if "max(text.split())" in text]
-
-
-async def test_a_slot_that_is_not_told_is_left_alone() -> None:
-    untold = [Example((5,), (), None, (), (("a", 6),)), Example((5,), (), None)]
-    assert await made(asked("a", *untold)) == []
-
-
-async def test_no_method_is_a_part_that_is_not_known() -> None:
-    what = asked("every word without its x and y", Example(("sexy foxes yell",), (), ["se", "foes", "ell"]))
-    assert not [text for _, text in await made(what, LARGEST, most=WIDE) if "'xy'" in text]
-
-
-async def test_where_nothing_fits_an_example_nothing_is_found() -> None:
-    told = [Example(([12, 31],), (), [31]), Example(([30, 41],), (), [41])]
-    assert await made(asked("numbers over 30", *told, Example(([1],), (), [7])), most=WIDE) == []
-    assert await made(asked("a riddle", Example(("abc", 5), (), "xyzzy")), most=WIDE) == []
 
 
 async def test_none_are_tried_where_none_may_be_and_all_are_audited() -> None:

@@ -22,6 +22,15 @@ BRIEF = "I'm feeling really stuck on this project, and I don't know why I'm so u
         ("Plan the day in three steps.", None),
         ("猫", None),
         ("7", None),
+        ("🎉", None),
+        ("!=", None),
+        ("✓", None),
+        ("`%`", None),
+        ("€", None),
+        ("```\n***\n* *\n```", None),
+        ("```\n```", "it is empty"),
+        ("\ufffd\ufffd\ufffd", "it is empty"),
+        ("> |", "it is empty"),
     ],
 )
 def test_the_gate(text: str, fault: str | None) -> None:
@@ -82,7 +91,11 @@ def test_unless_the_brief_speaks_of_languages() -> None:
     assert answer_checks.fault_of(GERMAN, "How would you say it in the language of Goethe if you were to write it?") is None
 
 
-RIGHT = [  # of brief and answer
+RIGHT = [
+    (
+        "What are the lyrics of La Marseillaise?",
+        "Allons enfants de la Patrie, le jour de gloire est arrivé, contre nous de la tyrannie l'étendard sanglant est levé.",
+    ),
     ("スマートフォンのバッテリー交換とメンテナンスについて",
      "はい、お使いの電話の電池は、お店でかえてもらうことができます。だいたい一時間くらいでおわります。"),
     ("賃貸契約更新料相場教示希望", "お調べしたところ、更新のときに払うお金は、だいたい家賃の一か月ぶんくらいになることが多いようです。"),
@@ -173,3 +186,73 @@ LOOP = "The key had been put in a box. Whoever opened it lost an hour. "
 def test_of_an_answer_that_was_cut_what_it_says_again_and_again_is_left_out(text: str, kept: str) -> None:
     assert answer_checks.without_partial_end(text, cut=True) == kept
     assert answer_checks.without_partial_end(text, cut=False) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("It was written by Dr. Meier in 1950. It was translated by Dr. Smi", "It was written by Dr. Meier in 1950."),
+        ("Es gibt viele Sorten. Man nimmt z. B. Roggen oder Wei", "Es gibt viele Sorten."),
+        ("It costs a lot. The price is 3.", "It costs a lot."),
+        ("Here are the steps:\n1. Boil the water\n2. Add the pas", "Here are the steps:\n1. Boil the water"),
+        ("Steps: 1. Boil the water. 2. Add the pasta. 3.", "Steps: 1. Boil the water. 2. Add the pasta."),
+        ("See the page. It is at www.example.", "See the page."),
+        ("Install Python 3.11. Then run version 2.", "Install Python 3.11."),
+        ("मधुमक्खी एक कीट है। वह शहद बनाती है। वह फूलों से रस ले", "मधुमक्खी एक कीट है। वह शहद बनाती है।"),
+        ("ما هي النحلة؟ النحلة حشرة. هل تصنع العسل؟ نعم تصن", "ما هي النحلة؟ النحلة حشرة. هل تصنع العسل؟"),
+        ("شہد کی مکھی ایک کیڑا ہے۔ وہ شہد بناتی ہے۔ وہ رس لی", "شہد کی مکھی ایک کیڑا ہے۔ وہ شہد بناتی ہے۔"),
+        ("Here:\n~~~python\nprint(1)\n\nprint(", "Here:\n~~~python\nprint(1)\n~~~"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n| 3 |", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ("The moon is high\nThe night is long\nI hear the bir", "The moon is high\nThe night is long"),
+        ("The bee is an insect that makes honey and", "The bee is an insect that makes honey and…"),
+    ],
+)
+def test_a_cut_answer_ends_at_a_whole_sentence_in_any_script(text: str, kept: str) -> None:
+    assert answer_checks.without_partial_end(text, cut=True) == kept
+
+
+REFRAIN = "Oh the river runs down to the sea."
+VERSES = ("I met a man with silver hair", "He sang a song without a care", "He left his boots here", "The moon was round and fair")
+
+
+@pytest.mark.parametrize(
+    ("brief", "text"),
+    [
+        ("Write a song with a refrain", "\n\n".join(f"{verse}\n{REFRAIN}" for verse in VERSES)),
+        ("Write 'I will not be late again' ten times.", "\n".join(["I will not be late again."] * 10)),
+        ("The identity matrix of size 6", "\n".join(" ".join("1" if i == j else "0" for j in range(6)) for i in range(6))),
+        ("The chords of that song", "\n".join(["C G Am F", "C G F C"] * 4)),
+        ("Two mRNA strands", "UACCGG AACUGG CCAGGU GGCCGG CCGGCC GGGCCC"),
+        ("Hello!", "Hello!"),
+        ("Guten Morgen", "Guten Morgen"),
+        ("Schlag mir einen Filmtitel vor", "蜘蛛の巣"),
+        ("Tamil word for a person who comes to you with the book?", "நாளை உங்களிடம் வருபவர்"),
+        ("And now the same in Farsi: I do not know where it is and I need your help", "نمی‌دانم ایستگاه کجاست و به کمک شما نیاز دارم"),
+        ("Mujhe aaj bahut thakan ho rahi hai, kya karun", "थोड़ा आराम करें, पानी पिएँ और जल्दी सो जाएँ।"),
+        ("How do people greet each other around the world?", "India says Namaste (नमस्ते), China 你好, Russia Привет, Egypt مرحبا."),
+    ],
+)
+def test_a_good_answer_of_an_odd_form_passes(brief: str, text: str) -> None:
+    assert answer_checks.fault_of(text, brief) is None
+
+
+@pytest.mark.parametrize(
+    ("brief", "text", "fault"),
+    [
+        ("请介绍蜜蜂", "蜜蜂很好。" * 30, "over and over"),
+        ("蜂について教えて", "蜂は花の蜜を集めて、" * 12, "over and over"),
+        ("Tell me about bees", "\n".join(f"{n}. Bees make honey in the hive" for n in range(1, 12)), "over and over"),
+        ("Tell me about bees", "Tell me about bees. " * 8, "over and over"),
+        ("Tell me about bees", "Ġthe Ġbee Ġis Ġan Ġinsect Ġthat Ġmakes Ġhoney", "not words"),
+        ("Tell me about bees", "bee<0x0A><0xE2><0x80><0x99>s are <unk> <unk>", "not words"),
+        ("Tell me about bees", "The � of � bees � is", "not words"),
+        ("Расскажи о пчёлах", "бвгдж зжкл мнпрт стфхц цчшщб бврг и пчёлы", "not words"),
+        ("请告诉我蜜蜂在冬天怎么酿蜜", "好的。请告诉我蜜蜂在冬天怎么酿蜜。", "repeats the brief"),
+        ("Tell me about bees", "User: Tell me about bees\nAssistant: Bees are insects.\nUser: Thanks", "repeats the brief"),
+        ("Tell me about bees", "user\nTell me about bees\nassistant\nBees are insects.", "repeats the brief"),
+        ("How do I make yoghurt at home?", "把牛奶加热到四十度，加入一勺酸奶，保温一夜就好了。", "it is in CJK"),
+        ("Tell me about bees", "Эта 蜜蜂 очень important 그리고 아주 ويصنع العسل यह है", "at once"),
+    ],
+)
+def test_garbage_of_any_script_is_told(brief: str, text: str, fault: str) -> None:
+    assert fault in (answer_checks.fault_of(text, brief) or "")

@@ -108,6 +108,8 @@ def test_what_is_sent_of_a_pattern_is_one_and_allows_no_more(asked_for: str) -> 
         (True, {}),
         ({"type": "string", "format": "email"}, {"type": "string"}),
         ({"type": "object", "required": ["x"]}, {"type": "object"}),
+        ({"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False}, {"type": "object"}),
+        ({"type": "string", "format": ["date"]}, {"type": "string"}),
     ],
 )
 def test_what_is_not_known_to_be_safe_is_left_out(schema: Any, sent: Any) -> None:

@@ -19,7 +19,7 @@ from batos.synthesis import adaptation, aggregations, enumeration, idiom_costs, 
 from batos.synthesis.enumeration import Expression, Valued, grown, modules_in, valued
 from batos.synthesis.handbook import entries, words_in
 from batos.synthesis.specification import tells
-from batos.synthesis.word_costs import PHRASES, _entry, channel, tables
+from batos.synthesis.word_costs import PHRASES, channel, entry, tables
 from tests.support.synthesis import WIDE, asked, made
 
 
@@ -61,13 +61,13 @@ def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> No
         return [Valued(Expression(cost, f"{kind}{n}", kind=kind), (n,)) for n, cost in enumerate(costs)]
 
     costs = idiom_costs.priced(words_in("the sum of two numbers, and the times that so many days have"))
-    idioms = {kind: enumeration._arranged([*costs[kind], *costs["any"]]) for kind in idiom_costs.KINDS} | {
-        "two": enumeration._arranged(costs["two"])
+    idioms = {kind: enumeration.arranged([*costs[kind], *costs["any"]]) for kind in idiom_costs.KINDS} | {
+        "two": enumeration.arranged(costs["two"])
     }
     (one,) = held("number", 1.1)
     beside = {"number": held("other", 3.4, 0.2), "text": held("text", 0.9)}
     before = {"number": held("before", 0.4, 1.2, 2.5), "items": held("items", 0.3, 1.9)}
-    came = [(round(cost, 9), idiom.spoken.template, operands) for cost, idiom, operands in enumeration._uses(one, idioms, beside, before)]
+    came = [(round(cost, 9), idiom.spoken.template, operands) for cost, idiom, operands in enumeration.uses_of(one, idioms, beside, before)]
 
     def expected() -> Iterator[tuple[float, idiom_costs.Idiom, tuple[Valued, ...]]]:
         others = {kind: [*beside.get(kind, ()), *before.get(kind, ())] for kind in idiom_costs.KINDS}
@@ -112,6 +112,7 @@ def test_what_is_seldom_asked_for_is_not_done_with_what_is_long(value: Any) -> N
 ROOM = 5_000_000  # bytes
 
 
+@pytest.mark.long
 def test_no_phrase_makes_very_much_of_a_large_number() -> None:
     """Beside a text or a list in a record, a number may say how often that is repeated; so may one in a text, or in a pair."""
     given = {
@@ -248,7 +249,7 @@ async def test_a_message_that_is_more_than_a_function_is_sent_by_nothing_put_tog
 
 
 def test_a_phrase_is_looked_at_where_a_word_of_each_group_that_it_demands_is_said() -> None:
-    one = _entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half,halve !even number", {})
+    one = entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half,halve !even number", {})
     assert one.meant(words_in("halve it if it is even"))
     assert one.meant(words_in("half of an even one"))
     assert not one.meant(words_in("halve the number"))
@@ -265,9 +266,9 @@ def test_what_a_phrase_demands_can_be_said() -> None:
 
 def test_a_phrase_that_finds_nothing_where_it_looks_comes_to_nothing() -> None:
     """Python makes a `RuntimeError` of what ends a generator from within."""
-    (idiom,) = idiom_costs.callables([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
+    (idiom,) = idiom_costs.callables([entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
     operands = [Valued(Expression(0.1, "items", kind="items"), ([4],)), Valued(Expression(0.1, "items2", kind="items"), ([5],))]
-    assert enumeration._made(idiom, operands, 1.0, "")[0] is None
+    assert enumeration.applied(idiom, operands, 1.0, "")[0] is None
 
 
 def test_names_that_idioms_use_are_reserved() -> None:
@@ -298,7 +299,7 @@ def test_no_idiom_takes_what_is_given_for_a_pattern() -> None:
 
 
 def test_what_an_idiom_computes_is_read_when_it_is_first_asked_for() -> None:
-    (one,) = idiom_costs.callables([_entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
+    (one,) = idiom_costs.callables([entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
     assert not {"compute", "pieces", "holes"} & vars(one).keys()
     assert [one.compute(8), one.compute(7), one.holes] == [4, 7, ("it",)]
 

@@ -263,9 +263,9 @@ def test_reading_a_usage_takes_time_in_proportion_to_its_length(piece: str) -> N
         text = f"usage: x\n\nOptions:\n{piece * (count // len(piece))}"
         best = 9.0
         for _ in range(3):
-            begun = time.perf_counter()
+            begun = time.thread_time()
             read_help(text, ["x"])
-            best = min(best, time.perf_counter() - begun)
+            best = min(best, time.thread_time() - begun)
         return best
 
     assert seconds(64_000) < 8 * seconds(16_000) + 0.05

@@ -110,6 +110,23 @@ async def test_a_request_carries_path_query_body_and_its_result_says_all(shop: S
     assert head["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize(
+    ("links", "following"),
+    [
+        ('<{place}/orders?page=3>; rel="next", <{place}/orders?page=9>; rel="last"', "{place}/orders?page=3"),
+        ("</orders?after=a%2Cb&key={secret}>; rel=next", "{place}/orders?after=a%2Cb&key={{secret:shop}}"),
+        ('<{place}/orders?page=1>; rel="prev"', None),
+        ("nothing of the kind", None),
+        ("<" * 70_000, None),
+    ],
+)
+async def test_a_page_that_follows_is_told(shop: Shop, links: str, following: str | None) -> None:
+    shop.answer = lambda path, times: Reply(200, b"[1, 2]", {"Link": links.replace("{secret}", SECRET).format(place=shop.place)})
+    made = connector(shop.place, headers={"Authorization": "Bearer {secret:shop}"})
+    found = await call(made, "get", path="/orders")
+    assert found.get("next") == (following and following.format(place=shop.place))
+
+
 async def test_the_key_goes_into_the_header_that_the_api_names(shop: Shop) -> None:
     made = connector(shop.place, key_header="Idempotency-Key")
     assert next(tool.kind for tool in await made.tools() if tool.name == "post") == KEYED
@@ -279,7 +296,7 @@ async def test_a_public_name_does_not_come_to_reach_this_machine(shop: Shop, mon
     async def rebound(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    monkeypatch.setattr("batos.tools.egress._addresses", rebound)
+    monkeypatch.setattr("batos.tools.egress.system_addresses", rebound)
     with pytest.raises(EgressRefused, match="not public"):
         await call(connector(f"http://api.example.org:{shop.port}"), "get", path="/")
     assert shop.asked == []

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from BTrees.OOBTree import OOBTree
 
+from batos.app.tools import ToolStage
 from batos.errors import ImageError
 from batos.image import backup, effects, identity, ledger
 from batos.image.effects import IN_DOUBT, EffectRecord
 from batos.image.identity import ActingState, EpochFile
 from batos.image.living_image import LivingImage
-from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
+from batos.tools.definitions import ConnectorServices, Delivery, ToolCall, ToolDefinition
 from batos.tools.effects import Effects
+from batos.tools.toolbox import Toolbox
 
 
 def uri(folder: Path) -> str:
@@ -52,6 +57,112 @@ async def test_an_image_acts_from_its_first_start_on_and_keeps_its_identity(tmp_
     assert len(first.identity) == 32
     assert [await state_of(tmp_path) for _ in range(2)] == [first, first]
     assert epoch(tmp_path).stat().st_mode & 0o077 == 0
+
+
+async def test_acts_noted_at_the_same_time_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slower write of the earlier count must not come last: the file would not know the last act."""
+    in_thread, gate, writes = asyncio.to_thread, asyncio.Event(), 0
+
+    async def written(write: Callable[..., Any], *args: Any) -> Any:
+        nonlocal writes
+        writes += 1
+        if writes == 1:
+            await gate.wait()
+        return await in_thread(write, *args)
+
+    def act(root: Any) -> None:
+        counts = root.setdefault("acted", OOBTree())
+        counts["here"] = counts.get("here", 0) + 1
+
+    async with opened(tmp_path) as (image, _):
+        monkeypatch.setattr(asyncio, "to_thread", written)
+        marks = identity.ActMarks(image, epoch(tmp_path))
+        notes = []
+        for _ in range(2):
+            await image.system(act)
+            notes.append(asyncio.create_task(marks.note()))
+            for _ in range(20):
+                await in_thread(lambda: None)
+        gate.set()
+        await asyncio.gather(*notes)
+        monkeypatch.undo()
+        assert marks.known == {"here": 2}
+        beside = identity.read_file(epoch(tmp_path))
+        assert isinstance(beside, EpochFile)
+        assert beside.acted == {"here": 2}
+
+
+def paid(root: Any) -> None:
+    root.setdefault("acted", OOBTree())["here"] = 1
+
+
+def unpaid(root: Any) -> None:
+    """As the image was before the act."""
+    root["acted"].clear()
+
+
+async def test_a_resume_is_not_undone_by_a_kernel_that_saw_the_older_image_before(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (image, _):
+        mine, late = (identity.ActMarks(image, tmp_path / name / "image.epoch") for name in ("a", "b"))
+        await image.system(paid)
+        for marks in (mine, late):
+            await marks.note()
+        await image.system(unpaid)
+        assert "before the last 1 acts of here" in image.read(late.put_back)
+        await image.system(mine.suspend)
+        assert image.read(identity.suspension)
+        await identity.resume(image, tmp_path / "a" / "image.epoch")
+        await mine.forget()
+        await image.system(late.suspend)
+        assert [image.read(look) for look in (identity.suspension, mine.put_back, late.put_back)] == ["", "", ""]
+        assert not image.read(late.are_of)
+        await late.note()
+        assert (late.known, image.read(late.are_of)) == ({}, True)
+        await image.system(lambda root: root.pop("acts_resumed"))
+        assert "before its last 1 resumes" in image.read(late.put_back)
+
+
+async def test_a_kernel_that_saw_an_older_image_does_not_act_because_another_has_not_seen_it(tmp_path: Path) -> None:
+    members = Members()
+    async with opened(tmp_path) as (image, _):
+        marks = identity.ActMarks(image, epoch(tmp_path))
+        toolbox = Toolbox(image, ConnectorServices(secret=str, folder=tmp_path), ActingState("id", "", marks))
+        stage = ToolStage(image, toolbox, epoch(tmp_path), members)  # type: ignore[arg-type]
+        await image.system(paid)
+        image.read(stage.look)
+        await stage.tasks.drain()
+        assert marks.known == {"here": 1}
+        await image.system(unpaid)
+        image.read(stage.look)
+        await members.looked(stage)  # what it saw is not committed yet, and the other kernel acts
+        assert "before the last 1 acts" in toolbox.tied()
+        await stage.tasks.drain()
+        await members.looked(stage)
+        assert "before the last 1 acts" in toolbox.tied()
+        assert members.told == [{"acts": False}]
+        await stage.resume()
+        assert (toolbox.tied(), members.told[1:]) == ("", [{"acts": True}])
+
+
+class Members:
+    """Membership beside a kernel that acts."""
+
+    look_s = 0.001
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    def alive(self) -> list[Any]:
+        return [SimpleNamespace(acts=True)]
+
+    async def describe(self, **facts: Any) -> None:
+        self.told.append(facts)
+
+    async def looked(self, stage: ToolStage) -> None:
+        """Let a stage try to join, several times."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await stage.joined()
 
 
 async def test_an_image_of_an_earlier_version_acts(tmp_path: Path) -> None:
@@ -147,8 +258,8 @@ def dies(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
 
         return die
 
-    monkeypatch.setattr(identity, "_write", step(identity._write))
-    monkeypatch.setattr(identity, "_keep_epoch", step(identity._keep_epoch))
+    monkeypatch.setattr(identity, "write_file", step(identity.write_file))
+    monkeypatch.setattr(identity, "keep_epoch", step(identity.keep_epoch))
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -189,7 +300,7 @@ async def test_a_file_that_cannot_be_written_suspends_for_this_run_only(tmp_path
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(identity, "_write", full)
+        patch.setattr(identity, "write_file", full)
         assert "No space left on device" in (await state_of(tmp_path)).suspended
     assert (await state_of(tmp_path)).suspended == ""
 
@@ -278,7 +389,7 @@ async def test_an_image_in_memory_acts_and_needs_no_file(tmp_path: Path) -> None
 
 
 def test_a_mark_is_never_taken_for_an_epoch(tmp_path: Path) -> None:
-    identity._write(tmp_path / "x.epoch", EpochFile(copied="a fork of y"))
+    identity.mark_copied(tmp_path / "x.epoch", "a fork of y")
     assert identity.why_suspended((), identity.read_file(tmp_path / "x.epoch"), tmp_path / "x.epoch").startswith(
         "this image is a fork of y"
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +281,60 @@ def test_an_entry_of_before_is_read_with_what_it_lacks() -> None:
         old.__setstate__((*fields, journal._check(fields)))
         assert old.intact()
         assert (old.inference.text, old.inference.seed, old.inference.thinking, old.inference.eval_ms) == ("old", None, "", 0.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "The cat sat on the mat. " * 40, "naïve 猫 \ud800 " * 30, bytes(range(256)).decode("latin-1") * 2]
+)
+def test_the_text_of_an_entry_is_stored_smaller_and_comes_back(text: str) -> None:
+    entry = journal.JournalEntry(inference(text))
+    state = entry.__getstate__()
+    again = journal.JournalEntry.__new__(journal.JournalEntry)
+    again.__setstate__(pickle.loads(pickle.dumps(state)))
+    assert again.intact()
+    assert again.inference == entry.inference
+    stored = next(field for field in state if field == text or (isinstance(field, bytes) and field[:1] == b"x"))
+    assert len(stored) <= len(text.encode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.parametrize("broken", [b"", b"no stream", zlib.compress(b"another text"), zlib.compress(b"\xff\xfe")])
+def test_an_entry_whose_text_is_not_what_was_written_is_not_intact(broken: bytes) -> None:
+    entry = journal.JournalEntry(inference("The cat sat on the mat. " * 40))
+    state = [broken if isinstance(field, bytes) and field[:1] == b"x" else field for field in entry.__getstate__()]
+    assert broken in state
+    entry.__setstate__(tuple(state))
+    assert not entry.intact()
+
+
+async def test_decisions_of_an_earlier_version_are_read_and_kept_with_later_ones(image: LivingImage) -> None:
+    """It wrote them into the journal itself."""
+    await accept(image, "m1")
+    one, two, three = (journal.mark_of(text) for text in ("one", "two", "three"))
+
+    def as_before(root: Any) -> None:
+        held = journal.opened(ledger.mission_of(root, "m1"))
+        held.shared, held.approaches, held.nothing_on = ((one, (("robin", "part"),)),), ((one, ("direct", "why", "off")),), (one,)
+
+    await image.system(as_before)
+    assert image.read(journal.shared_of, "m1") == {one: (("robin", "part"),)}
+    assert image.read(journal.approaches_of, "m1") == {one: ("direct", "why", "off")}
+    assert image.read(journal.nothing_on, "m1") == {one}
+    await image.system(journal.add_shared, "m1", two, ())
+    await image.system(journal.add_approach, "m1", one, ("facets", "another why", "full"))  # the first record stays
+    await image.system(journal.add_approach, "m1", two, ("facets", "why", "full"))
+    await image.system(journal.add_recalled, "m1", "three", ())
+    assert image.read(journal.route_of, "m1") is None
+    await image.system(journal.set_route, "m1", "{}")
+    await image.system(journal.set_route, "m1", "[]")
+    assert image.read(journal.route_of, "m1") == "{}"
+    assert image.read(journal.shared_of, "m1") == {one: (("robin", "part"),), two: ()}
+    assert image.read(journal.approaches_of, "m1") == {one: ("direct", "why", "off"), two: ("facets", "why", "full")}
+    assert image.read(journal.nothing_on, "m1") == {one, three}
+    assert await image.system(lambda root: journal.drop_texts(journal.of(ledger.mission_of(root, "m1"))))
+    assert not await image.system(lambda root: journal.drop_texts(journal.of(ledger.mission_of(root, "m1"))))
+    assert image.read(journal.shared_of, "m1") == image.read(journal.approaches_of, "m1") == {}
+    assert image.read(journal.nothing_on, "m1") == frozenset()
+    assert image.read(journal.route_of, "m1") == "{}"
 
 
 async def test_the_journal_keeps_inferences_in_their_order_across_a_restart(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from batos.bridge.inference import ChatRequest
 from batos.bridge.modelfile import tagged
 from batos.errors import ConfigError, InferenceFailed
 from batos.testing import ScriptedOllama
+from batos.testing.ollama import ScriptedHandler
+from batos.testing.script import pieces
 
 MODEL = "robin:embedded"
 HELLO = ChatRequest(MODEL, "You are ROBIN.", "Say hello to the cat")
@@ -71,6 +74,71 @@ async def test_a_list_that_is_older_than_a_change_is_not_believed(
     heard.set()
     await first
     assert await inference.digest(MODEL) == scripted.models[MODEL].digest
+
+
+async def test_one_list_serves_all_that_ask_at_once(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    found = await asyncio.gather(*(inference.digest(MODEL) for _ in range(5)))
+    assert set(found) == {scripted.models[MODEL].digest}
+    assert scripted.counts["/api/tags"] == 1
+    scripted.models["new:latest"] = dataclasses.replace(scripted.models[MODEL], system="New.")
+    assert await inference.digest("new") == scripted.models["new:latest"].digest  # a name that the list lacks is asked for at once
+    assert scripted.counts["/api/tags"] == 2
+
+
+async def test_parts_of_a_stream_are_received_in_any_pieces() -> None:
+    """Several in one, one in several, the last without the end of its line; only a line feed ends a line."""
+
+    class Pieces(ScriptedHandler):
+        def _stream(self, parts: Iterable[dict[str, Any]], **more: Any) -> None:
+            data = b"\n".join(json.dumps(part, ensure_ascii=False).encode() for part in parts)
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for at in range(0, len(data), 301):
+                piece = data[at : at + 301]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.wfile.write(b"0\r\n\r\n")
+
+    class Server(ScriptedOllama):
+        handler = Pieces
+
+    text = " ".join(f"wört{i}\u0085\u2028" for i in range(40))
+    with Server() as server:
+        server.say(text)
+        inference, heard = OllamaInference(server.host), list[str]()
+        try:
+            reply = await inference.chat(HELLO, deadline_s=10, on_text=heard.append)
+        finally:
+            await inference.close()
+    assert reply.text == "".join(heard) == text
+    assert reply.answer_tokens == len(pieces(text))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"message": {"role": "assistant", "content": 7}, "done": False},
+        {"message": "seven", "done": False},
+        {"message": {"role": "assistant", "content": "seven", "thinking": []}, "done": False},
+        ["seven"],
+    ],
+)
+async def test_a_part_of_another_form_is_malformed(part: Any) -> None:
+    class Odd(ScriptedHandler):
+        def _stream(self, parts: Iterable[dict[str, Any]], **more: Any) -> None:
+            super()._stream([next(iter(parts)), part], **more)
+
+    class Server(ScriptedOllama):
+        handler = Odd
+
+    with Server() as server:
+        inference = OllamaInference(server.host)
+        try:
+            with pytest.raises(InferenceFailed) as failed:
+                await inference.chat(HELLO, deadline_s=10)
+        finally:
+            await inference.close()
+    assert failed.value.cause == "malformed"
 
 
 async def test_without_a_system_message_the_model_keeps_its_own(scripted: ScriptedOllama, inference: OllamaInference) -> None:
@@ -133,6 +201,38 @@ async def test_an_error_inside_the_stream(scripted: ScriptedOllama, inference: O
     assert heard == ["one", " two"]
 
 
+async def test_what_comes_together_with_an_error_is_heard_before_it() -> None:
+    """Both lines arrive as one piece: the text counts as begun, and is not paid for again."""
+    asked: list[str] = []
+    said = [{"message": {"role": "assistant", "content": "one"}, "done": False}, {"error": "it broke"}]
+    bodies = {
+        "/api/tags": json.dumps({"models": [{"model": MODEL, "name": MODEL, "digest": "d"}]}),
+        "/api/chat": "".join(json.dumps(line) + "\n" for line in said),
+    }
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split()[1]
+        asked.append(path)
+        body = bodies[path].encode()
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        inference = OllamaInference(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        heard: list[str] = []
+        try:
+            with pytest.raises(InferenceFailed, match="it broke"):
+                await inference.chat(HELLO, deadline_s=10, on_text=heard.append)
+        finally:
+            await inference.close()
+    assert heard == ["one"]
+    assert asked.count("/api/chat") == 1
+
+
 async def test_cancelling_leaves_the_server(scripted: ScriptedOllama, inference: OllamaInference) -> None:
     scripted.hold()
     chat = asyncio.create_task(inference.chat(HELLO, deadline_s=60))
@@ -167,8 +267,8 @@ async def test_no_more_chats_at_once_than_allowed(scripted: ScriptedOllama, infe
 
 async def test_the_deadline_counts_from_an_inferences_turn(scripted: ScriptedOllama) -> None:
     inference = OllamaInference(scripted.host, 1)
-    scripted.fail("slow", seconds=0.5, times=3)
-    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=1.4) for _ in range(3)))
+    scripted.fail("slow", seconds=1.0, times=3)
+    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=2.9) for _ in range(3)))
     assert len(replies) == 3
     await inference.close()
 

@@ -254,7 +254,7 @@ async def test_one_that_cannot_be_looked_up_holds_up_no_other(
         if path.endswith("garden.md"):
             raise error
 
-    async with memory(tmp_path) as held, asyncio.timeout(20):
+    async with memory(tmp_path) as held, asyncio.timeout(90):
         within(monkeypatch, held.image, ingesting.known_sections, failing)
         told = await held.read(notes)
         assert told["added"] == 1
@@ -326,7 +326,7 @@ async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes
         if damaged:
             raise damaged.pop()
 
-    async with memory(tmp_path) as held, asyncio.timeout(20):
+    async with memory(tmp_path) as held, asyncio.timeout(90):
         within(monkeypatch, held.image, ingesting.store_batch, away)
         told = await held.read(notes / "garden.md")
         assert told["events"][0]["state"] == "waiting"
@@ -507,7 +507,7 @@ async def test_under_load_that_does_not_end_it_is_tidied_all_the_same(tmp_path: 
             await held.read(tmp_path / "a.md")
             held.recollection.vectors.wake()
             await held.embedded()
-        held.recollection.vectors._more.set()  # somebody needs it, always
-        await held.recollection.vectors._tidied(embedding_worker.MERGES)
+        held.recollection.vectors.more.set()  # somebody needs it, always
+        await held.recollection.vectors.tidied(embedding_worker.MERGES)
         assert held.recollection.collection.dropped <= 1
         await held.whole()

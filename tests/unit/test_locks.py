@@ -24,7 +24,8 @@ from tests.support.programs import command
 ROOT = Path(__file__).parents[2]
 
 LOCKS = sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
-OF_THEIR_OWN = ("clients", "peers", "servers", "servers_old", "site")  # environments apart, whose versions constraints.txt lacks
+# environments apart, whose versions constraints.txt lacks
+OF_THEIR_OWN = ("clients", "open_webui", "peers", "servers", "servers_old", "site")
 WHAT = {"run": ("documents", "console", "mcp"), "dev": ("documents", "console", "mcp", "dev")}
 """The extras that a lock holds, of those that are installed where the tests run."""
 

@@ -422,7 +422,7 @@ async def test_at_the_time_that_is_told_of_a_revision_it_is_seen(image: LivingIm
     first = int(newest["tid"], 16)
     for tid in range(first - 2000, first + 2000, 7):
         told = history.seconds_of(tid.to_bytes(8, "big"))
-        found = int.from_bytes(history._stamp(told), "big")
+        found = int.from_bytes(history.stamp(told), "big")
         assert found >= tid
         assert history.seconds_of(found.to_bytes(8, "big")) == told
 

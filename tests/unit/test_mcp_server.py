@@ -448,7 +448,9 @@ def test_no_body_is_an_error_of_the_server(tmp_path: Path, in_session: bool) -> 
                 if version is not None and not in_session:
                     headers |= {"MCP-Protocol-Version": version, "Mcp-Method": method}
                 try:
-                    reply = await client.post("/mcp", content=body, headers=headers, timeout=WAIT_S if not in_session else 1)
+                    reply = await client.post(
+                        "/mcp", content=body, headers=headers, timeout=httpx.Timeout(WAIT_S, read=1 if in_session else WAIT_S)
+                    )
                 except httpx.ReadTimeout:
                     return  # a stream of a call that waits for a mission
                 statuses.add(reply.status_code)

@@ -35,6 +35,9 @@ from batos.memory.tokenizer import LONGEST, STOP, content_words, words
         ("שלום", "שָׁלוֹם"),
         ("123", "١٢٣"),
         ("がっこう", "がっこうへ行く"),
+        ("葛城", "葛\U000e0100城の鍵"),
+        ("bold", "\U0001d401\U0001d428\U0001d425\U0001d41d words"),
+        ("น้ำ", "ดื่มน\u0e4d\u0e49\u0e32เยอะ"),
     ],
 )
 def test_a_question_finds_what_is_written_another_way(asked: str, said: str) -> None:

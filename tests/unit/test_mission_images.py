@@ -23,6 +23,7 @@ from batos.mind.plans import QUESTION
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
 from batos.wire import Client, SyncClient
+from batos.wire.fields import Request
 from tests.support.daemon import note_built, provisioned
 from tests.support.pictures import png
 from tests.support.wire import Caller, calling
@@ -121,16 +122,22 @@ async def test_an_answer_has_to_do_with_the_picture_and_not_with_the_words(start
     assert {id: "unsure" in result for id, result in results.items()} == {"without": True, "with": False}
 
 
-async def test_the_same_picture_is_kept_and_sent_once(start: Start, tmp_path: Path) -> None:
+async def test_the_same_picture_is_kept_and_sent_once(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = await start()
-    requests: list[str] = []
+    dispatcher, sent = kernel.transport.dispatcher, 0
+    handle = dispatcher.handle
+
+    async def counted(request: Request, client: Any) -> None:
+        nonlocal sent
+        sent += request.op == "upload" and bool(request.data)  # type: ignore[attr-defined]
+        await handle(request, client)
+
+    monkeypatch.setattr(dispatcher, "handle", counted)
     async with client_of(kernel) as client:
-        ask = client._ask
-        client._ask = lambda op, **fields: (requests.append(op) if fields.get("data") else None, ask(op, **fields))[1]  # type: ignore[method-assign]
         for id in ("m1", "m2"):
             await client.submit("What is this?", id=id, images=[png()])
             await client.result(id, timeout_s=60)
-        assert len(requests) == 1
+        assert sent == 1
     assert len(list(blobs.folder_of(tmp_path / "live_image.fs").rglob("*.blob"))) == 1
     assert not blobs.folder_of(tmp_path / "live_image.fs").stat().st_mode & 0o077
 
@@ -401,7 +408,21 @@ async def test_no_more_is_shown_than_the_setting_says_its_own_and_the_newest_fir
         for id, context, images in (("m1", None, [first]), ("m2", "m1", [second]), ("m3", "m2", [third])):
             await client.submit("What is this?", id=id, context=context, depth="direct", persona="robin", images=images)
             await client.result(id, timeout_s=60)
+        results = [await client.result(id, timeout_s=60) for id in ("m1", "m2", "m3")]
     assert shown(server)[-1] == [[], [second], [third]]
+    assert [one.get("images_left_out") for one in results] == [None, None, 1]
+
+
+async def test_images_of_turns_that_are_not_told_are_told_as_left_out(start: Start, server: ScriptedOllama) -> None:
+    kernel = await start(context_missions=1)
+    async with client_of(kernel) as client:
+        for id, context in (("m1", None), ("m2", "m1"), ("m3", "m2")):
+            picture = png(seed=int(id[1:]))
+            await client.submit("What is this?", id=id, context=context, depth="direct", persona="robin", images=[picture])
+            await client.result(id, timeout_s=60)
+        results = [await client.result(id, timeout_s=60) for id in ("m1", "m2", "m3")]
+    assert shown(server)[-1] == [[png(seed=2)], [png(seed=3)]]
+    assert [one.get("images_left_out") for one in results] == [None, None, 1]
 
 
 async def test_where_all_is_too_long_for_the_context_pictures_of_earlier_turns_go_first(start: Start, server: ScriptedOllama) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 from batos.app.kernel import Kernel
 from batos.config import load
@@ -15,6 +16,7 @@ from batos.errors import InvalidRequest
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.support.daemon import provisioned
+from tests.support.wire import raw, receive
 
 MODELS = {"smollm2:embedded", "minilm:embedded", "robin:embedded", "brick:embedded", "babs:embedded", "alfred:embedded"}
 
@@ -99,19 +101,25 @@ async def test_asked_twice_under_one_mark_it_is_one_watch(client: Client, script
     """As a client does that heard nothing for a while."""
     await client.models(ensure=True)
     scripted.fail("slow", times=1, path="/api/pull")
-    watch = client.watch_models(["big:8b"], ensure=True)
-    first = await anext(watch)
-    await asyncio.to_thread(scripted.wait_for, "/api/pull", 1)
-    [stream] = client._streams.values()
-    await client._send(stream)
-    again = await anext(watch)
-    while again["type"] != "models":  # a step may come between
-        again = await anext(watch)
-    assert (first["watching"], again["watching"]) == (True, True)
-    scripted.release()
-    rest = [e async for e in watch]
-    assert kinds(rest).count("model") == 1
-    assert kinds(rest).count("models") == 1
+    async with raw(zmq.DEALER, client.endpoint) as dealer:
+        request = {"op": "models", "names": ["big:8b"], "ensure": True, "watch": True, "ref": "one"}
+        await dealer.send_json(request)
+        first = await receive(dealer)
+        await asyncio.to_thread(scripted.wait_for, "/api/pull", 1)
+        await dealer.send_json(request)
+        again = await receive(dealer)
+        while again["type"] != "models":  # a step may come between
+            again = await receive(dealer)
+        assert (first["watching"], again["watching"]) == (True, True)
+        scripted.release()
+        rest = [await receive(dealer)]
+        while rest[-1]["type"] != "models":
+            rest.append(await receive(dealer))
+        await dealer.send_json({"op": "models", "ref": "after"})  # nothing else was to come under the mark
+        while rest[-1]["ref"] != "after":
+            rest.append(await receive(dealer))
+    assert kinds(rest[:-1]).count("model") == 1
+    assert kinds(rest[:-1]).count("models") == 1
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 513, "a\n"])
@@ -120,15 +128,17 @@ async def test_names_that_are_none(client: Client, name: str) -> None:
         await client.models([name], ensure=True)
 
 
-async def test_a_message_waits_for_no_pull_where_no_expert_is_to_come(tmp_path: Path, scripted: ScriptedOllama) -> None:
+async def test_a_message_waits_for_no_pull_where_no_expert_is_to_come(
+    tmp_path: Path, scripted: ScriptedOllama, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the handbook knows needs no model, and a pull may take longer than the mission has."""
     provisioned(scripted)
     (tmp_path / "staging").mkdir()
     given = {"data": str(tmp_path), "ollama_host": scripted.host, "autotelic": "off", "lora_staging": str(tmp_path / "staging")}
     kernel = await Kernel.start(load(given, environ={}), listen=False)
     try:
-        kernel.substrate._settled = asyncio.Event()  # as while a model is pulled
-        async with asyncio.timeout(10):
+        monkeypatch.setattr(kernel.substrate, "settled", asyncio.Event().wait)  # as while a model is pulled
+        async with asyncio.timeout(90):
             await kernel.methods.writer_known()
     finally:
         await kernel.stop()

@@ -23,7 +23,7 @@ from batos.image.notices import ChangeFact, Notice
 from batos.notices.courier import NoticeLimits
 from batos.notices.messages import words_of
 from batos.notices.quiet_hours import QuietHours
-from batos.notices.transports import parted_place, transport_of
+from batos.notices.transports import UNSENT, parted_place, transport_of
 from batos.schedules import book
 from batos.tools.definitions import ConnectorServices
 from batos.tools.effects import HOW
@@ -429,15 +429,27 @@ async def test_a_program_gets_the_words_as_arguments_and_nothing_more(tmp_path: 
         assert "HOME" not in env
 
 
-async def test_a_program_that_fails_is_run_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize(("code", "state"), [(1, IN_DOUBT), (UNSENT, FAILED)])
+async def test_a_program_that_fails_is_run_again_and_says_so_where_it_may_have_told(
+    tmp_path: Path, code: int, state: str, once: bool
+) -> None:
+    (out := tmp_path / "out").mkdir()
+    script = f"import sys; open(sys.argv[1] + '/told', 'a').write(sys.argv[2] + chr(10)); sys.exit({code})"
+    place = f'{sys.executable} -S -c "{script}" {out} {{title}}'
+    folders = [str(out), f"{sys.prefix}:ro", f"{sys.base_prefix}:ro"]
     async with opened(tmp_path) as office:
-        await office.add("desk", "program", "/bin/false {title}")
+        await office.add("desk", "program", place, options={"folders": folders}, once=once)
         async with office.courier():
             await office.accept("a")
             await office.end("a")
             await office.until(lambda: office.messages() and not office.messages()[0].is_open)
-        assert (office.messages()[0].state, office.messages()[0].attempts) == (FAILED, SOON.tries)
-        assert "exit code 1" in office.messages()[0].why
+        tries = 1 if once and state == IN_DOUBT else SOON.tries
+        assert (office.messages()[0].state, office.messages()[0].attempts) == (state, tries)
+        assert f"exit code {code}" in office.messages()[0].why
+    told = (out / "told").read_text().splitlines()
+    again = "Perhaps told before: Done: Brief of a" if state == IN_DOUBT else "Done: Brief of a"
+    assert told == ["Done: Brief of a", *[again] * (tries - 1)]
 
 
 @pytest.mark.parametrize(
@@ -498,7 +510,7 @@ async def test_the_link_of_a_question_leads_to_the_page_that_answers_it(tmp_path
             asker = Asker(kernel.transport.dispatcher, kernel.settings)
             await asker.ask("notice_add", name="desk", way="hook", place=there.url, on=["question"])
             id = await seat.gave("Choose a restaurant", may_ask="yes")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while not there.heard:
                     await asyncio.sleep(0.01)
             (told,) = there.heard
@@ -518,7 +530,7 @@ async def test_channels_are_checked_bounded_and_found_again(tmp_path: Path) -> N
             await office.add("desk", "program", "false")
         with pytest.raises(InvalidInput, match="did you mean"):
             await office.image.system(notice_channels.set_paused, "desc", True)
-        bad: list[dict[str, Any]] = [{"on": ("ends",)}, {"on": ()}, {"origin": "No Such"}]
+        bad: list[dict[str, Any]] = [{"on": ("ends",)}, {"on": ()}, {"origin": "No Such"}, {"origin": "shedule"}]
         for said in bad:
             with pytest.raises(InvalidInput):
                 await office.add("other", "program", "true", **said)

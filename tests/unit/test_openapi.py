@@ -103,6 +103,32 @@ def test_any_graph_of_references_is_read_within_its_bound(edges: list[list[int]]
     assert found.nodes <= 2 * openapi_document.NODES
 
 
+def test_definitions_that_a_schema_brings_along_are_found() -> None:
+    def refers(to: str, **more: Any) -> dict[str, Any]:
+        return {"$ref": to, **more}
+
+    def thing(**properties: Any) -> dict[str, Any]:
+        return {"type": "object", "properties": properties}
+
+    target = thing(name={"type": "string"}, near=refers("#/$defs/Target"))
+    night = {"$id": "https://obs.example/night", "$defs": {"Target": target}, **thing(seen=refers("#/$defs/Target"))}
+    top = refers("#/definitions/Top", definitions={"Top": thing(a={"type": "integer"})})
+    both = thing(night=refers("#/components/schemas/Night"), other=refers("#/$defs/Other"))
+    both["$defs"] = {"Other": {"type": "boolean"}, "Target": {"type": "null"}}
+    answer = {"200": {"content": {"application/json": {"schema": refers("#/components/schemas/Night")}}}}
+    paths = {"/nights": {"get": {"responses": answer}}, "/own": {"post": with_body(top)}, "/both": {"post": with_body(both)}}
+    made = tools_of(paths, openapi="3.1.0", components={"schemas": {"Night": night}})
+    result = made["get_nights"].result
+    assert result is not None
+    assert result["properties"]["body"]["properties"]["seen"]["properties"] == {"name": {"type": "string"}, "near": {}}
+    assert made["post_own"].parameters["properties"] == {"a": {"type": "integer"}}
+    parts = made["post_both"].parameters["properties"]
+    assert parts["other"] == {"type": "boolean"}
+    assert parts["night"]["properties"]["seen"]["type"] == "object", "the innermost definition of that name counts"
+    nowhere = openapi_document.read(document({"/a": {"post": with_body(refers("#/$defs/Gone"))}, "/b": {"get": {}}}), BASE)
+    assert "the reference '#/$defs/Gone' leads nowhere" in nowhere.left_out[0]
+
+
 def test_reading_is_linear_in_the_number_of_operations() -> None:
     schemas = {
         f"S{n}": {"type": "object", "properties": {f"p{m}": {"$ref": f"#/components/schemas/S{(n * 7 + m) % 40}"} for m in range(8)}}
@@ -168,6 +194,18 @@ def test_what_an_operation_says_is_its_summary_and_its_description() -> None:
     ]  # fmt: skip
 
 
+def test_a_description_that_is_a_part_of_the_name_is_told_with_the_path() -> None:
+    made = tools_of(
+        {
+            "/stock": {
+                "get": {"operationId": "findAllUsingGET", "summary": "findAll"}, "post": {"operationId": "saveStock", "summary": "save"},
+            },
+            "/orders/{id}": {"get": {"operationId": "order", "summary": "Order"}, "put": {"operationId": "set", "summary": "Sets one."}},
+        }
+    )  # fmt: skip
+    assert [one.description for one in made.values()] == ["findAll: GET /stock", "save", "Order", "Sets one."]
+
+
 @pytest.mark.parametrize("named", ["https://internal.example/", "//internal.example"])
 def test_a_path_that_names_the_documents_own_server_goes_where_its_user_said(named: str) -> None:
     own = {"servers": [{"url": "https://internal.example"}]}
@@ -215,6 +253,25 @@ def test_a_secret_is_told_where_a_document_only_describes_it_and_not_where_one_m
     assert openapi_document.read(optional, BASE).notes == ()
     both = openapi_document.read(document({"/a": {"get": {"security": [{"k": [], "t": []}]}}}, **schemes), BASE).notes
     assert "{secret:k}' and t, given by --header 'Authorization: Bearer {secret:t}'" in both[0]
+
+
+def test_headers_and_cookies_that_operations_require_are_told_until_the_connection_gives_them() -> None:
+    def needs(place: str, name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "in": place, "required": True, "schema": {"type": "string"}, **more}
+
+    paths: dict[str, Any] = {
+        "/a": {"get": {"parameters": [needs("header", "X-Site"), needs("cookie", "session")]}},
+        "/b": {"parameters": [needs("header", "X-Site")], "get": {"parameters": [needs("header", "Accept")]}, "put": {}},
+        "/c": {"get": {"parameters": [needs("header", "X-Trace", required=False), needs("header", "X-Key")]}},
+        "/d": {"post": {"parameters": [needs("header", "Idempotency-Key"), needs("header", "X'; rm -rf /")]}},
+    }
+    schemes = {"components": {"securitySchemes": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}}, "security": []}
+    told = openapi_document.read(document(paths, **schemes), BASE).notes
+    assert told == (
+        "3 of 5 operations need the header X-Site, given by --header 'X-Site: VALUE'",
+        "1 of 5 operations need the cookie session, given by --header 'Cookie: session=VALUE'",
+    )
+    assert openapi_document.read(document(paths, **schemes), BASE, headers=["x-site", "cookie"]).notes == ()
 
 
 def test_a_documents_words_cannot_become_a_command_of_the_shell_into_which_an_option_is_pasted() -> None:

@@ -90,6 +90,15 @@ def test_a_message_means_the_operation_of_its_name_in_any_spelling() -> None:
     assert meant_by("_", [*names, "--"]) is None
 
 
+def test_what_a_generator_adds_to_a_name_need_not_be_said() -> None:
+    tools = ["findAllUsingGET", "saveUsingPOST", "saveUsingPOST_1", "using_get", "housingGet"]
+    said = ("find_all_", "find_all_using_get_", "save_", "save_1_", "using_get_", "ho_", "find_", "")
+    assert [meant_by(selector, tools) for selector in said] == [
+        "findAllUsingGET", "findAllUsingGET", "saveUsingPOST", "saveUsingPOST_1", "using_get", None, None, None,
+    ]  # fmt: skip
+    assert meant_by("save_", ["saveUsingPOST", "saveUsingPUT"]) is None
+
+
 def test_where_two_could_be_meant_none_is_but_by_its_own_name() -> None:
     names = ["list-orders", "listOrders"]
     assert meant_by("list_orders_", names) == "list-orders", "one of them is written so"

@@ -84,7 +84,24 @@ def test_a_template_says_its_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["", "'", "{prog} x", "ls {1}", "ls {a-b}", "ls {a", "curl {secret:token}", "sh -c {x}", "/bin/bash -ec 'ls {x}'"]
+    "place",
+    [
+        "",
+        "'",
+        "{prog} x",
+        "ls {1}",
+        "ls {a-b}",
+        "ls {a",
+        "curl {secret:token}",
+        "sh -c {x}",
+        "/bin/bash -ec 'ls {x}'",
+        "fish --command {x}",
+        "fish --command={x}",
+        "fish --com 'ls {x}'",
+        "fish -C {x}",
+        "fish --init-command 'ls; {x}'",
+        "fish -c'ls {x}'",
+    ],
 )
 def test_a_command_that_is_not_valid_is_refused(runner: Runner, place: str) -> None:
     with pytest.raises(InvalidInput):

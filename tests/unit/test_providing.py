@@ -343,7 +343,7 @@ async def test_a_deadline_ends_the_pull_too(start: Start, server: ScriptedOllama
     kernel = await start(autotelic="on", heartbeat_first_s=6e5, autotelic_models=SEER)
     server.fail("hang", times=1, path="/api/pull")
     async with Client(kernel.endpoints[0]) as client:
-        await client.submit("What is in it?", id="m1", persona="robin", needs=["vision"], deadline_s=1.5)
+        await client.submit("What is in it?", id="m1", persona="robin", needs=["vision"], deadline_s=4)
     assert (await failed(kernel, "m1"))["code"] == "deadline"
     await asyncio.to_thread(server.wait_abandoned)
     await cleared(kernel)
@@ -554,7 +554,7 @@ async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attem
         raise raised
 
     assert kernel.providing is not None
-    kernel.providing._choice_for = had  # type: ignore[method-assign]
+    kernel.providing.choice_for = had  # type: ignore[method-assign]
     await submit(kernel, "m1", "vision")
     error = await failed(kernel, "m1")
     assert error["code"] == code

@@ -161,7 +161,7 @@ async def test_waiting_for_a_model(scripted: ScriptedOllama, client: AsyncClient
     await asyncio.sleep(0)
     assert not waiting.done()
     await provisioner.ensure()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 90)
 
     await provisioner.ready("other")  # of no profile: pulled on the spot
     assert "other:latest" in scripted.models
@@ -213,7 +213,7 @@ async def test_a_server_that_is_down(scripted: ScriptedOllama, client: AsyncClie
     assert not waiting.done(), "nothing can be said of a model without an Ollama"
     scripted.start()
     assert all(s.ready for s in await provisioner.ensure())
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 90)
 
 
 @pytest.mark.parametrize(("kind", "path", "cause"), [("full", "/api/create", "disk_full"), ("full", "/api/pull", "disk_full"),
@@ -363,7 +363,7 @@ async def test_one_slow_pull_keeps_nobody_waiting(scripted: ScriptedOllama, clie
     scripted.fail("slow", times=None, path="/api/pull")
     provisioner = Provisioner(client, profile(), folder, 1)
     run = asyncio.create_task(provisioner.ensure())
-    await asyncio.wait_for(provisioner.ready("robin:test"), 10)
+    await asyncio.wait_for(provisioner.ready("robin:test"), 90)
     assert provisioner.under_way
     del scripted.models["robin:test"]
     assert (await provisioner.heal("robin:test")).state == "created"
@@ -383,7 +383,7 @@ async def test_who_asked_may_go(scripted: ScriptedOllama, client: AsyncClient, f
     asked[0].cancel()
     await asyncio.wait([asked[0]])
     scripted.release()
-    await asyncio.wait_for(asyncio.gather(*asked[1:]), 10)
+    await asyncio.wait_for(asyncio.gather(*asked[1:]), 90)
     assert scripted.counts["/api/pull"] == 1
 
 

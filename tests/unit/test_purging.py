@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batos.image.packing import pack
-from batos.memory import embedding_worker as worker
+from batos.memory.part_log import PartLog
 from tests.support.memory import memory
 
 
@@ -18,14 +18,14 @@ async def test_a_purge_is_many_short_transactions_and_takes_out_all_of_it(tmp_pa
     for number in range(12):
         (tmp_path / f"n{number}.md").write_text(f"# Note {number}\n\nThe secret{number} of the harbour.\n")
     steps = 0
-    purge = worker._purge
+    purge_some = PartLog.purge_some
 
-    def counted(root: Any, *args: Any) -> int | None:
+    def counted(self: PartLog, *args: Any) -> int | None:
         nonlocal steps
         steps += 1
-        return purge(root, *args)
+        return purge_some(self, *args)
 
-    monkeypatch.setattr(worker, "_purge", counted)
+    monkeypatch.setattr(PartLog, "purge_some", counted)  # once in each of its transactions
     async with memory(tmp_path, purge_rows=1) as held:
         for number in range(12):
             await held.read(tmp_path / f"n{number}.md")

@@ -128,3 +128,42 @@ def test_citations_of_an_earlier_version_are_of_files() -> None:
 def test_a_run_of_one_character_is_gone_through_at_once(char: str) -> None:
     found = [passage((char * 20_000) + " dog")]
     assert len(rule_answers.quotes("What is my dog called?", found)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("brief", "text", "quoted"),
+    [
+        ("When is Anna's birthday?", "Anna's flat is in Ulm. Ben's birthday is on 4 June.", ""),
+        ("When is my birthday?", "Ben's birthday is on 4 June.", ""),
+        ("When is my birthday?", "My birthday is on 3 May. Ben's birthday is on 4 June.", "My birthday is on 3 May."),
+        ("When does Ben's school start?", "Anna's school starts at 9. Ben's school starts at 8.", "Ben's school starts at 8."),
+        ("What is my wife's name?", "My wife's name is Ida.", "My wife's name is Ida."),
+        ("Where is my key?", "My key is at Anna's place.", "My key is at Anna's place."),
+    ],
+)
+def test_what_is_somebody_elses_is_not_quoted(brief: str, text: str, quoted: str) -> None:
+    assert " ".join(one.text for one in rule_answers.quotes(brief, [passage(text)])) == quoted
+
+
+@pytest.mark.parametrize(
+    ("brief", "text", "quoted"),
+    [
+        (
+            "When was the roof repaired?",
+            "The roof was inspected in 2019. It was repaired by Kaya & Sons in June 2021. The bill is in the folder.",
+            "The roof was inspected in 2019. It was repaired by Kaya & Sons in June 2021.",
+        ),
+        (
+            "What is Bruno allergic to?",
+            "Bruno is our dog. He is big. He is allergic to chicken. He is six.",
+            "Bruno is our dog. He is allergic to chicken.",
+        ),
+        (
+            "Who is the landlord?",
+            "The landlord is Mr. P. Hansen (tel. 040 123). He lives upstairs.",
+            "The landlord is Mr. P. Hansen (tel. 040 123).",
+        ),
+    ],
+)
+def test_a_pronoun_stands_for_what_was_named_before(brief: str, text: str, quoted: str) -> None:
+    assert " ".join(one.text for one in rule_answers.quotes(brief, [passage(text)])) == quoted

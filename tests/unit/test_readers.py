@@ -11,6 +11,7 @@ from batos.errors import Unreadable
 from batos.memory import drafts, readers
 from batos.memory.drafts import Draft, DraftPart, bounded
 from batos.memory.readers import charset
+from batos.memory.readers.pdf import tidied
 from tests.support.documents import DATA, pdf
 
 
@@ -191,6 +192,17 @@ def test_nothing_of_a_markdown_text_is_lost(text: str, parts: list[str]) -> None
 
 
 @pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("# my_file_name.py and 2 * 3 * 4", "my_file_name.py and 2 * 3 * 4"), ("# The *new* `key` of __Clara__", "The new key of Clara"),
+        ("# _All_ of it, ***now***", "All of it, now"), ("---\ntitle: 'Berlin,Paris'\n---", "Berlin,Paris"),
+    ],
+)  # fmt: skip
+def test_a_title_loses_only_its_marks(line: str, title: str) -> None:
+    assert readers.read("n.md", f"{line}\n\nWords.\n".encode()).title == title
+
+
+@pytest.mark.parametrize(
     ("front", "tags", "words"),
     [
         (
@@ -219,6 +231,13 @@ def spoken(text: str) -> list[tuple[int, str]]:
     return [(part.day, turn.speaker) for part in found.parts for turn in part.turns]
 
 
+def test_lists_and_texts_of_front_matter_may_take_several_lines() -> None:
+    front = "tags: [\n  home,\n  'a b',\n  heating ]\ntitle: >\n  The lease\n  of the house\nsummary: |\n  Two lines\n  of words\n"
+    found = readers.read("n.md", f"---\n{front}---\nbody\n".encode())
+    assert (found.title, found.tags) == ("The lease of the house", ("home", "a b", "heating"))
+    assert [part.text for part in found.parts] == [front, "body\n"]
+
+
 def test_the_order_of_day_and_month_is_that_of_the_whole_file() -> None:
     def lines(*days: str) -> str:
         return "".join(f"{one}, 2:0{at} PM - {'Ben' if at % 2 else 'Anna'}: Hi\n" for at, one in enumerate(days))
@@ -231,6 +250,8 @@ def test_the_order_of_day_and_month_is_that_of_the_whole_file() -> None:
     ]
     unsure = readers.read("c.txt", lines("6/7/23", "6/7/23", "6/7/23", "6/7/23").encode())
     assert "day or the month first" in unsure.told[0]
+    assert unsure.parts[0].day == day(2023, 6, 7)  # capitals and no zeros: a phone of the United States
+    assert readers.read("c.txt", lines("06/07/23", "06/07/23", "06/07/23", "06/07/23").encode()).parts[0].day == day(2023, 7, 6)
 
 
 @pytest.mark.parametrize(
@@ -317,11 +338,33 @@ def test_a_pdf_with_an_owners_password_opens_as_in_any_viewer(algorithm: str) ->
     assert readers.read("f.pdf", written("The boiler.", password="secret", algorithm=algorithm)).parts[0].text == "The boiler.\n"
 
 
+def test_files_that_are_attached_to_a_pdf_are_told() -> None:
+    from pypdf import PdfReader, PdfWriter
+
+    writer = PdfWriter(PdfReader(io.BytesIO(pdf("Words of a page"))))
+    writer.add_attachment("extra.txt", b"more")
+    made = io.BytesIO()
+    writer.write(made)
+    found = readers.read("a.pdf", made.getvalue())
+    assert found.told == ("files that are attached to it were not read: extra.txt",)
+
+
 def test_pages_that_are_only_pictures_are_told() -> None:
     assert readers.read("f.pdf", pdf("Cover", "", "", "Text", "")).told == (
         "pages 2 to 3, 5 of 5 have no text, only pictures: run it through OCR, for example `ocrmypdf`",
     )
     assert readers.read("f.pdf", pdf("Cover")).told == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("пере-\nносится", "переносится"), ("Schlüs-\nsel", "Schlüssel"), ("zażó\u2010\nłcić", "zażółcić"), ("e\xad\nF", "eF"),
+        ("Müller-\nSchmidt", "Müller-\nSchmidt"), ("X-\nray", "X-\nray"), ("12-\n13", "12-\n13"), ("a -\nb", "a -\nb"),
+    ],
+)  # fmt: skip
+def test_a_word_that_two_lines_of_a_pdf_part_is_one_in_any_script(lines: str, text: str) -> None:
+    assert tidied(lines) == f"{text}\n"
 
 
 def test_a_pdf_may_begin_late_and_its_letters_stand_apart() -> None:

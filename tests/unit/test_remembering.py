@@ -113,7 +113,7 @@ async def test_a_mission_that_ends_after_a_rest_is_remembered_at_once(tmp_path: 
         )
         task = asyncio.create_task(work.run(kernel.bus))
         await ended(kernel, "m1", "My name is Kim.")
-        await asyncio.wait_for(stored.wait(), 20)
+        await asyncio.wait_for(stored.wait(), 90)
         task.cancel()
         assert {one["kind"] for one in documents(kernel)} == {"mission", "statement"}
 

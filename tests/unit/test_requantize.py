@@ -22,7 +22,7 @@ def made(path: Path, *, file_type: bool = True) -> dict[str, np.ndarray]:
     norm = numbers.normal(0, 1, 64).astype("<f4")
     keys: dict[str, str | int | float] = {"general.architecture": "llama", **({gguf.FILE_TYPE: 3} if file_type else {})}
     with path.open("wb") as file:
-        packed = b"".join(gguf._packed(key, value) for key, value in keys.items())
+        packed = b"".join(gguf.packed(key, value) for key, value in keys.items())
         tensors = [("a.weight", (64, 6), int(GGMLQuantizationType.Q4_1)), ("b.weight", (40, 3), gguf.F16), ("n.weight", (64,), gguf.F32)]
         gguf.write_header(file, packed, len(keys), tensors)
         for array in (rows, half, norm):

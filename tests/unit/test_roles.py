@@ -155,14 +155,35 @@ async def named(endpoint: str, own: ClientKeys | None, *requests: dict[str, Any]
         return [(await ask(dealer, request)).get("code") for request in requests]
 
 
+NAMING = 6
+
+
 def naming(path: Path | str) -> list[dict[str, Any]]:
     one = str(path)
+    program = {"name": "desk", "way": "program", "place": f"'{one}' {{title}}"}
     return [
         {"op": "ingest", "paths": [one]},
         {"op": "ingest", "follow": [one]},
         {"op": "fork", "folder": one},
         {"op": "backup", "folder": one},
+        {"op": "tool_add", "name": "desk", "kind": "program", "place": f"'{one}' {{text}}"},
+        {"op": "notice_add", **program},
     ]
+
+
+@pytest.mark.parametrize("mark", ["", ":ro", ":rw"])
+async def test_the_folders_of_a_program_are_named_too(ring: Ring, tmp_path: Path, mark: str) -> None:
+    (data := tmp_path / "data").mkdir()
+    own = ring.client("kim", "operate")
+    async with listening(**ring.settings) as (listener, _):
+        for op, more in (
+            ("tool_add", {"name": "desk", "kind": "program", "place": f"{data}/tell"}),
+            ("tool_describe", {"kind": "usage", "source": f"{data}/tell"}),
+            ("notice_add", {"name": "desk", "way": "program", "place": f"{data}/tell"}),
+        ):
+            for folder, refused in ((f"{data}/x", None), (tmp_path, "path_refused"), ("/", "path_refused")):
+                asked = {"op": op, **more, "options": {"folders": [f"{data}", f"{folder}{mark}"]}}
+                assert await named(listener.bound[0], own, asked) == [refused], (op, folder)
 
 
 async def test_with_keys_only_the_data_folder_and_named_ones_may_be_named(ring: Ring, tmp_path: Path) -> None:
@@ -174,10 +195,10 @@ async def test_with_keys_only_the_data_folder_and_named_ones_may_be_named(ring: 
     async with listening(**ring.settings, folders=(str(notes),)) as (listener, handler):
         bound = listener.bound[0]
         for fine in (data / "forks" / "f", notes, notes / "deep" / "in"):
-            assert await named(bound, own, *naming(fine)) == [None] * 4, fine
+            assert await named(bound, own, *naming(fine)) == [None] * NAMING, fine
         before = len(handler.requests)
         for outside in (other, notes / "out" / "x", notes / ".." / "other", "/etc/passwd", f"{notes}x", "/"):
-            assert await named(bound, own, *naming(outside)) == ["path_refused"] * 4, outside
+            assert await named(bound, own, *naming(outside)) == ["path_refused"] * NAMING, outside
         assert len(handler.requests) == before, "what is refused reaches nobody"
         assert await named(bound, own, {"op": "backup"}, {"op": "backup", "folder": "weekly"}) == [None, None]
         assert await named(bound, own, {"op": "backup", "folder": "../../other"}) == ["path_refused"]
@@ -189,10 +210,10 @@ async def test_without_keys_who_is_not_the_daemons_own_user_is_bounded_too(tmp_p
     settings: dict[str, Any] = {"folders": folders, "data": tmp_path / "data"}
     async with listening(**settings) as (listener, _):
         bound = listener.bound[0]
-        assert await named(bound, None, *naming(tmp_path)) == ["path_refused"] * 4
-        assert await named(bound, None, *naming(tmp_path / "data" / "x")) == [None] * 4
+        assert await named(bound, None, *naming(tmp_path)) == ["path_refused"] * NAMING
+        assert await named(bound, None, *naming(tmp_path / "data" / "x")) == [None] * NAMING
     async with listening(endpoint=local, **settings) as _:
-        assert await named(local, None, *naming(tmp_path)) == [None] * 4
+        assert await named(local, None, *naming(tmp_path)) == [None] * NAMING
 
 
 def test_a_folder_is_named_by_an_absolute_path(monkeypatch: pytest.MonkeyPatch) -> None:

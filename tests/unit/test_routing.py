@@ -81,6 +81,7 @@ async def test_in_no_moment_of_the_image_is_there_an_inference_without_the_decis
                     if held.entries or held.partials or mission.state != ledger.ACCEPTED:
                         with_entries += 1
                         assert held.decided is not None, u64(transaction.tid)
+                        assert held.decided.route is not None, u64(transaction.tid)
         assert moments > with_entries > 8
 
 

@@ -105,7 +105,7 @@ async def test_who_waits_for_room_gets_it_in_turn() -> None:
         await asyncio.sleep(0)
         assert entered == expected
     room.leave()
-    await asyncio.wait_for(room.enter(), 20)
+    await asyncio.wait_for(room.enter(), 90)
 
 
 async def test_who_is_cancelled_when_let_in_gives_the_place_on() -> None:
@@ -115,11 +115,11 @@ async def test_who_is_cancelled_when_let_in_gives_the_place_on() -> None:
     await asyncio.sleep(0)
     room.leave()  # the first is let in, and has not noticed yet
     first.cancel()
-    await asyncio.wait_for(second, 20)
+    await asyncio.wait_for(second, 90)
     with pytest.raises(asyncio.CancelledError):
         await first
     room.leave()
-    await asyncio.wait_for(room.enter(), 20)
+    await asyncio.wait_for(room.enter(), 90)
 
 
 async def test_what_is_due_afterwards_comes_when_the_loop_has_had_its_turn_and_once() -> None:

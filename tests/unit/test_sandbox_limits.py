@@ -229,7 +229,7 @@ async def test_a_worker_killed_while_it_computes_or_waits_is_replaced(sandbox: S
         await call(Sends(sandbox, kill=kill), target, "waits")
     begun = asyncio.Event()
     running = asyncio.ensure_future(call(Sends(sandbox, begin=lambda o: begun.set()), target, "computes"))
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 90)
     await kill(target)
     with pytest.raises(SandboxFailed, match="died"):
         await running
@@ -251,7 +251,8 @@ async def test_a_stopped_worker_is_killed(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("selector", ["computes", "waits"])
-async def test_a_cancelled_mission_frees_its_workers(sandbox: Sandbox, selector: str) -> None:
+async def test_a_cancelled_mission_frees_its_workers(selector: str) -> None:
+    """At once, and not at the end of the time that a method has."""
     waiting = asyncio.Event()
 
     async def wait(o: UvmObject) -> None:
@@ -264,17 +265,16 @@ async def test_a_cancelled_mission_frees_its_workers(sandbox: Sandbox, selector:
         "def inner(self):\n    self.n = 2\n    self.wait()\n",
         n=0,
     )
-    for _ in range(3):
-        waiting.clear()
-        running = asyncio.ensure_future(call(Sends(sandbox, wait=wait, begin=lambda o: waiting.set()), target, selector))
-        await waiting.wait()
-        running.cancel()
-        begun = time.perf_counter()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert time.perf_counter() - begun < 0.2
-        assert slots(target) == {"n": 0}
-    assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
+    async with Sandbox(settings(sandbox_time_s=600)) as sandbox:
+        for _ in range(3):
+            waiting.clear()
+            running = asyncio.ensure_future(call(Sends(sandbox, wait=wait, begin=lambda o: waiting.set()), target, selector))
+            await waiting.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert slots(target) == {"n": 0}
+        assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
 
 
 EXIT = """

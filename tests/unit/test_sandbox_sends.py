@@ -355,7 +355,7 @@ async def test_depth_and_sends_are_limited_and_nobody_catches_that(sandbox: Sand
 
 async def test_full_depth_in_every_chain_at_once_does_not_deadlock(sandbox: Sandbox) -> None:
     deep = [obj("def m(self, n):\n    return 0 if n == 0 else 1 + self.m(n - 1)\n") for _ in range(9)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         assert await asyncio.gather(*(call(Sends(sandbox), each, "m", 5) for each in deep)) == [5] * 9
 
 

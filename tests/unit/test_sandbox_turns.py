@@ -68,7 +68,7 @@ async def test_who_is_cancelled_gives_up_at_once_and_the_thread_serves_again(tur
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert ended.wait(20)
-    while len(turns._idle) < 1:
+    while len(turns.idle) < 1:
         await asyncio.sleep(0)
     assert await turns.of(lambda: 2, never) == 2
     assert len(threads() - before) == 1

@@ -15,7 +15,7 @@ import pytest
 from batos.errors import SandboxFailed, SandboxLimit
 from batos.sandbox import Sandbox
 from batos.sandbox.invocation import Drive
-from batos.sandbox.worker_calls import _AFTER_A_CUT, _AFTER_A_LONG_ONE, CallWatch, Overdue, Pace, WorkerTurns
+from batos.sandbox.worker_calls import AFTER_A_CUT, AFTER_A_LONG_ONE, CallWatch, Overdue, Pace, WorkerTurns
 from batos.sandbox.workers import Workers, WorkerSession
 from tests.support.sandbox import Sends, call, obj, settings, slots
 
@@ -74,7 +74,7 @@ def test_it_rests_when_there_is_nothing_to_watch_and_wakes(watch: CallWatch) -> 
     assert watch.over(lambda: 7, never) == 7
     for _ in range(2):
         tick = threading.Event()
-        while not watch._resting:
+        while not watch.resting:
             tick.wait(0.001)
         gate = threading.Event()
         with pytest.raises(Overdue):
@@ -86,7 +86,7 @@ def test_its_thread_ends_with_it(resting: bool) -> None:
     before, watch, tick = set(threading.enumerate()), CallWatch(), threading.Event()
     watch.over(int, never)
     (thread,) = {thread for thread in threading.enumerate() if thread.name == "batos-sandbox-watch"} - before
-    while resting and not watch._resting:
+    while resting and not watch.resting:
         tick.wait(0.001)
     watch.close()
     thread.join(20)
@@ -96,7 +96,7 @@ def test_its_thread_ends_with_it(resting: bool) -> None:
 def test_a_program_is_tried_on_the_loop_until_it_was_long_and_again_when_it_was_short_for_a_while() -> None:
     pace = Pace("def m(self):\n    return 1\n")
     assert pace.short
-    for wary, slow in ((_AFTER_A_LONG_ONE, lambda: pace.took(1.0)), (_AFTER_A_CUT, pace.cut)):
+    for wary, slow in ((AFTER_A_LONG_ONE, lambda: pace.took(1.0)), (AFTER_A_CUT, pace.cut)):
         slow()
         for _ in range(wary):
             assert not pace.short
@@ -104,7 +104,7 @@ def test_a_program_is_tried_on_the_loop_until_it_was_long_and_again_when_it_was_
         assert pace.short
     pace.cut()
     pace.took(1.0)
-    for _ in range(_AFTER_A_CUT - 1):
+    for _ in range(AFTER_A_CUT - 1):
         pace.took(0.0001)
     assert not pace.short
     assert not Pace("def m(self):\n    for x in self.xs:\n        pass\n").short
@@ -166,7 +166,7 @@ async def test_a_run_with_many_answers_is_not_cut_off(sandbox: Sandbox, loads: L
 async def test_cancelled_when_it_is_done_again_it_leaves_nothing(sandbox: Sandbox, loads: Loads, when: str) -> None:
     target = obj(LATE, n=0)
     running = asyncio.ensure_future(call(Sends(sandbox, first=lambda o, n: None), target, "late"))
-    await asyncio.wait_for(getattr(loads, when).wait(), 20)
+    await asyncio.wait_for(getattr(loads, when).wait(), 90)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -219,7 +219,7 @@ async def test_a_worker_that_answered_and_was_killed_is_lent_to_nobody(
 ) -> None:
     async def answers_too_late(session: WorkerSession, turn: Any) -> Any:
         turn()
-        session._kill()
+        session.kill()
         raise Overdue
 
     monkeypatch.setattr(WorkerSession, "short_turn", answers_too_late)

@@ -23,7 +23,7 @@ from batos.objects import UvmObject
 
 HOUR, DAY = 3600.0, 86400.0
 PLAN = BackupPlan(every_s=HOUR, full_s=7 * DAY, keep_s=30 * DAY, keep_fulls=3, retry_s=600)
-WAIT_S = 30
+WAIT_S = 90
 
 
 @pytest.fixture
@@ -158,12 +158,12 @@ async def test_blobs_go_with_the_last_backup_that_needed_them(upkeep: Upkeep, tm
 
     await write(b"first")
     made = backups(upkeep, tmp_path, PLAN._replace(keep_fulls=1))
-    await made._make()
+    await made.make()
     [first] = (tmp_path / "b" / "blobs").rglob("*.blob")
     await write(b"second")
     await upkeep.pack()
     os.utime(first, (1, 1))  # it was long ago that one needed it
-    await made._make()
+    await made.make()
     left = [path.read_bytes() for path in (tmp_path / "b" / "blobs").rglob("*.blob")]
     assert [data[-6:] for data in left] == [b"second"]
     assert backup.restore(tmp_path / "b", tmp_path / "new.fs")["damaged"] == []
@@ -176,17 +176,17 @@ async def test_a_backup_from_when_the_clock_was_ahead_takes_no_blobs_with_it(
     made, ahead = backups(upkeep, tmp_path, PLAN._replace(keep_fulls=1)), time.time() + 3650 * DAY
     with monkeypatch.context() as clock:
         clock.setattr(backup.time, "time", lambda: ahead)
-        await made._make()
+        await made.make()
     for path in (tmp_path / "b").rglob("*.*"):
         os.utime(path, (ahead, ahead))
     await made.look()
-    await made._make()
+    await made.make()
     await made.look()
     assert made.facts()["kept"] == 1
     assert made.due() == pytest.approx(time.time() + HOUR, abs=60), "its name is later, since it is newer; it was made now"
     assert backup.restore(tmp_path / "b", tmp_path / "new.fs")["damaged"] == []
     await change(image, 1)
-    await made._make()
+    await made.make()
     assert len([*(tmp_path / "b").glob("*.deltafs")]) == 1, "it need not be whole ones from then on"
 
 
@@ -198,9 +198,9 @@ async def test_a_clock_that_is_set_back_holds_up_no_backup(
     with monkeypatch.context() as clock:
         clock.setattr(backup_schedule.time, "time", lambda: ahead)
         if fails:
-            made._failed(ImageError("no"))
+            made.note_failure(ImageError("no"))
         else:
-            await made._make()
+            await made.make()
     await made.look()
     assert made.due() <= time.time() + max(HOUR, PLAN.retry_s)
 
@@ -269,7 +269,7 @@ async def test_good_old_backups_stay_while_the_newest_has_damage(upkeep: Upkeep,
     made = backups(upkeep, tmp_path)
     await made.look()
     with capture_logs() as logged:
-        await made._make()
+        await made.make()
     assert len([*(tmp_path / "b").iterdir()]) == 4
     assert [line["event"] for line in logged] == ["backups_kept"]
 
@@ -309,7 +309,7 @@ async def test_a_folder_that_is_a_file_is_tried_again_when_that_is_due(upkeep: U
     made = backups(upkeep, tmp_path)
     await made.look()
     with pytest.raises(ImageError, match="is a file, not a folder"):
-        await made._make()
+        await made.make()
 
 
 def test_a_folder_that_is_not_there_can_be_made(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceF
 from batos.image import journal, ledger
 from batos.image.mission_record import MissionRecord
 from batos.mind import answer_schema, psm
-from batos.mind.attempt import current
+from batos.mind.attempt import Attempt, current
 from batos.objects import Primitive, UvmObject
 from tests.support.missions import WAIT_S, FakeInference, Listened, answer, mind, submit
 
@@ -146,6 +147,32 @@ async def test_what_a_cycle_leaves_behind(tmp_path: Path) -> None:
 
 
 # --- order and limits
+
+
+def raised(request: ChatRequest) -> Any:
+    return RuntimeError("a fault of its own")
+
+
+@pytest.mark.parametrize("how", ["complete", "failed", "raised", "cancelled"])
+async def test_an_ended_mission_is_freed_at_once_and_waits_for_no_collector(tmp_path: Path, how: str) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        if how in ("failed", "raised"):
+            inference.fail_when = refused if how == "failed" else raised
+        if how == "cancelled":
+            inference.hold()
+        await submit(kernel, "m")
+        if how == "cancelled":
+            await inference.came(1)
+            await kernel.scheduler.cancel("m")
+        gc.disable()
+        try:
+            await kernel.scheduler.quiet()
+            await kernel.image.barrier()
+            assert record(kernel, "m").state == ("COMPLETE" if how == "complete" else "FAILED")
+            assert [one for one in gc.get_objects() if isinstance(one, Attempt) and one.services.image is kernel.image] == []
+        finally:
+            gc.enable()
 
 
 async def test_user_missions_go_before_the_systems_and_by_priority(tmp_path: Path) -> None:
@@ -324,8 +351,10 @@ async def test_a_mission_that_waits_for_its_next_attempt_holds_no_place(tmp_path
     async with mind(tmp_path, inference, concurrent_missions=1, retry_backoff_s=0.3) as kernel:
         ended: list[str] = []
         kernel.events.listen("result", lambda event: ended.append(event["id"]))
+        inference.hold()
         first = await submit(kernel, "m1", "the first")
-        second = await submit(kernel, "m2", "the second")
+        second = await submit(kernel, "m2", "the second")  # it waits when the first one fails
+        inference.release()
         assert (await second.end())["state"] == (await first.end())["state"] == "COMPLETE"
         assert ended == ["m2", "m1"]
 
@@ -477,7 +506,7 @@ async def test_a_deadline_ends_a_mission(tmp_path: Path) -> None:
     inference = FakeInference()
     inference.hold()
     async with mind(tmp_path, inference) as kernel:
-        end = await (await submit(kernel, "m1", deadline_s=0.2)).end()
+        end = await (await submit(kernel, "m1", deadline_s=2)).end()
         assert end["error"]["code"] == "deadline"
         assert len(inference.asked) == 1
         inference.release()
@@ -487,7 +516,7 @@ async def test_a_deadline_ends_a_mission(tmp_path: Path) -> None:
 async def test_a_deadline_counts_the_time_in_the_queue(tmp_path: Path) -> None:
     inference = FakeInference()
     inference.hold()
-    async with mind(tmp_path, inference, concurrent_missions=1, mission_deadline_s=0.3) as kernel:
+    async with mind(tmp_path, inference, concurrent_missions=1, mission_deadline_s=2) as kernel:
         first = await submit(kernel, "first", "held brief")
         late = await submit(kernel, "late", "late brief", deadline_s=0.05)
         assert (await first.end())["error"]["code"] == "deadline"
@@ -1118,7 +1147,7 @@ async def test_a_deadline_keeps_nothing_of_a_mission_that_waits_no_more(tmp_path
 
         def noted(delay: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
             timer = later(delay, callback, *args, **kwargs)
-            timers.extend([timer] if callback == kernel.scheduler._expire else [])
+            timers.extend([timer] if getattr(callback, "__self__", None) is kernel.scheduler else [])
             return timer
 
         monkeypatch.setattr(loop, "call_later", noted)

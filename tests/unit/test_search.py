@@ -67,3 +67,20 @@ def test_a_view_is_searched_as_it_was_while_chunks_come_and_go() -> None:
     made.drop([0])
     assert search(view, question, QuestionVectors(axis(1), axis(1)), 4) == before
     assert 0 not in [hit.id for hit in search(made.view(), question, QuestionVectors(axis(1), axis(1)), 4).hits]
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_what_was_dropped_has_no_part_in_the_scores(vectors: bool) -> None:
+    """They are those of a collection that never had it: so all kernels on an image find the same, whatever each has seen come and go."""
+    kept = [Said(f"The {what} is for sale, and the boat is {what}.", n, document=n) for n, what in enumerate(("blue", "old", "long"))]
+    gone = [Said(f"A boat, a boat and {n} boats: the boat is sold.", n, document=n) for n in range(3, 12)]
+    among = noise(12)
+    with_dropped = collection([*kept, *gone], among if vectors else None)
+    with_dropped.drop(list(range(3, 12)))
+    asked = QuestionVectors(axis(1), axis(1)) if vectors else None
+    found = []
+    for made in (with_dropped, collection(kept, among[:3] if vectors else None)):
+        view = made.view()
+        found.append([(hit.id, hit.score) for hit in search(view, prepare_question(view, "Which boat is old?"), asked, 3).hits])
+    assert [id for id, _ in found[0]] == [id for id, _ in found[1]]
+    assert [score for _, score in found[0]] == pytest.approx([score for _, score in found[1]], abs=1e-3)

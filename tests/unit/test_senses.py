@@ -166,7 +166,7 @@ def test_words_for_an_audit() -> None:
 
 async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
     inference = FakeInference()
-    async with mind(tmp_path, inference, autotelic="on", heartbeat_first_s=0.4, heartbeat_s=3600) as kernel:
+    async with mind(tmp_path, inference, autotelic="on", heartbeat_first_s=3, heartbeat_s=3600) as kernel:
         await (await submit(kernel, "m1", "I feel stuck")).end()
         found = await audited(kernel)
         assert found.origin == "system"

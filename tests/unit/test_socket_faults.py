@@ -57,11 +57,11 @@ class House:
         async with asyncio.timeout(WAIT_S):
             await self.kernel.scheduler.quiet()
             watches = self.kernel.transport.missions.watches
-            while len(watches) or self.listener._working or self.listener._outbox.bytes:
+            while len(watches) or self.listener.working or self.listener.outbox.bytes:
                 await asyncio.sleep(0.001)
         assert not watches.clients
-        assert not self.kernel.events._watchers
-        assert not self.listener._outbox._blocked
+        assert not any(self.kernel.events.is_watched(id) for id in self.states())
+        assert not self.listener.outbox.blocked
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ async def test_gone_after_accepted_and_before_the_result(house: House, rudely: b
 async def test_who_watches_a_mission_that_rests_and_leaves_is_not_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nobody new is let in once there were `clients_limit` of them, though nobody is there."""
     monkeypatch.setattr(subscriptions, "_QUIET_S", 0.0)
-    house.listener._outbox._clients_limit = limit = 6
+    house.listener.outbox.clients_limit = limit = 6
     await house.kernel.scheduler.submit("rests", "I feel stuck", {})
     await house.kernel.scheduler.pause("rests")
     stays = Raw(house)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from batos.bridge.lora import adapters
 from batos.bridge.lora.staging import Staged, Staging, StagingRefusal, sorted_out, staging_folder
 from tests.support.lora import about, peft, stage, weights
 
@@ -175,14 +176,14 @@ def test_a_copy_that_keeps_old_times_is_not_taken_for_old(tmp_path: Path) -> Non
 def test_a_file_that_changes_while_it_is_read_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stage(tmp_path)
     watched = staging(tmp_path)
-    real = Staging._read
+    real = adapters.read
 
-    def read(self: Staging, path: Path) -> Staged | StagingRefusal:
-        found = real(self, path)
+    def read(path: Path) -> adapters.Adapter:
+        found = real(path)
         (folder / "adapter_config.json").write_text("{}")
         return found
 
-    monkeypatch.setattr(Staging, "_read", read)
+    monkeypatch.setattr(adapters, "read", read)
     (found,) = watched.look()
     assert isinstance(found, StagingRefusal)
     assert found.moving
@@ -191,8 +192,8 @@ def test_a_file_that_changes_while_it_is_read_waits(tmp_path: Path, monkeypatch:
 def test_nothing_is_read_twice_that_did_not_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stage(tmp_path)
     watched, reads = staging(tmp_path), []
-    real = Staging._read
-    monkeypatch.setattr(Staging, "_read", lambda self, path: reads.append(path) or real(self, path))  # type: ignore[func-returns-value]
+    real = adapters.read
+    monkeypatch.setattr(adapters, "read", lambda path: reads.append(path) or real(path))  # type: ignore[func-returns-value]
     first = watched.look()
     assert watched.look() == first
     assert len(reads) == 1

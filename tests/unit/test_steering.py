@@ -140,12 +140,41 @@ async def test_a_paused_mission_can_be_taken_back_and_has_its_deadline(tmp_path:
     inference = FakeInference()
     inference.hold()
     async with mind(tmp_path, inference) as kernel:
-        taken, late = await submit(kernel, "m1", "one"), await submit(kernel, "m2", "two", deadline_s=0.2)
+        taken, late = await submit(kernel, "m1", "one"), await submit(kernel, "m2", "two", deadline_s=2)
         for id in ("m1", "m2"):
             await kernel.scheduler.pause(id)
         assert await kernel.scheduler.cancel("m1")
         assert (await taken.end())["error"]["code"] == "cancelled"
         assert (await late.end())["error"]["code"] == "deadline"
+        inference.release()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_mission_that_is_cancelled_while_its_pause_takes_effect_is_ended(
+    tmp_path: Path, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference) as kernel:
+        listened = await submit(kernel, "m1", "I feel stuck")
+        await inference.came(1)
+        system, paused = kernel.image.system, asyncio.Event()
+
+        async def noted(function: Any, *args: Any, **more: Any) -> Any:
+            result = await system(function, *args, **more)
+            if function is ledger.set_paused:
+                paused.set()  # the attempt is interrupted in the next turns
+            return result
+
+        monkeypatch.setattr(kernel.image, "system", noted)
+        pausing = asyncio.ensure_future(kernel.scheduler.pause("m1"))
+        await paused.wait()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert await kernel.scheduler.cancel("m1")
+        await pausing
+        assert (await listened.end())["error"]["code"] == "cancelled"
+        assert (kernel.scheduler.state("m1"), kernel.scheduler.facts()["paused"], kernel.scheduler.running()) == (None, 0, [])
         inference.release()
 
 
@@ -330,7 +359,7 @@ async def test_a_deadline_that_passes_while_it_is_held_back(tmp_path: Path) -> N
     asking(inference)
     async with mind(tmp_path, inference) as kernel:
         begun = time.monotonic()
-        listened = await submit(kernel, "m1", "Plan a party", may_ask=True, deadline_s=0.3)
+        listened = await submit(kernel, "m1", "Plan a party", may_ask=True, deadline_s=2)
         await heard(listened, "needs_input")
         assert (await listened.end())["error"]["code"] == "deadline"
         assert time.monotonic() - begun < WAIT_S

@@ -592,8 +592,8 @@ async def test_a_daemon_that_dies_after_the_transaction_goes_on_with_the_mission
         async def dies(id: str) -> None:
             raise BatosError("killed")
 
-        requests = next(one for one in world.kernel.transport.dispatcher._services if type(one).__name__ == "StepRequests")
-        requests._continuation = requests._continuation._replace(go_on=dies)
+        requests = next(one for one in world.kernel.transport.dispatcher.services if type(one).__name__ == "StepRequests")
+        requests.continuation = requests.continuation._replace(go_on=dies)
         with pytest.raises(BatosError, match="killed"):
             await world.desk.ask("step.continue", session="s", note="mended")
     async with mind(tmp_path, FakeInference()) as kernel:

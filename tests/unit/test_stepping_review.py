@@ -12,8 +12,9 @@ import pytest
 from batos.errors import BatosError, InvalidInput, UnknownSession
 from batos.image import continuations, journal, ledger, model_registry
 from batos.image.journal import JournalEntry
-from tests.support.failing_missions import ANSWER, Desk, Failing, continued, edit, failed, failing, opened
-from tests.support.missions import FakeInference, mind, submit
+from batos.image.usage_totals import total_spent
+from tests.support.failing_missions import ANSWER, BRIEF, Desk, Failing, continued, edit, failed, failing, opened, part_of
+from tests.support.missions import FakeInference, answer, mind, submit
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ async def test_a_deadline_begins_anew_also_where_it_was_continued_while_it_waite
         mission = ledger.mission_of(root, "m1")
         mission.deadline_s, now = 100.0, mission.accepted + 150
         mission.continued = ledger.compact([{"at": mission.accepted + 90, "with": None, "note": "", "attempts": 0, "state": "ACCEPTED"}])
-        continuations._reopen(root, mission, now)
+        continuations.reopen(root, mission, now)
         return float(mission.accepted + mission.deadline_s - now)
 
     assert await world.kernel.image.system(state) == pytest.approx(100.0)
@@ -144,7 +145,7 @@ async def test_where_ends_are_told_once_a_continued_mission_ends_once_more(world
     await failed(world, "answer: refused")
     await opened(world)
     await edit(world, "answer", "5", ANSWER)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         _, ended = await continued(world, note="told again")
     assert ended["state"] == "COMPLETE"
 
@@ -173,7 +174,7 @@ async def test_a_mission_that_was_cancelled_while_it_was_paused_goes_on(world: F
     await world.change(steered)
     await opened(world)
     await edit(world, "answer", "5", ANSWER)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         _, ended = await continued(world, note="after all")
     assert ended["state"] == "COMPLETE"
 
@@ -186,10 +187,10 @@ async def test_a_session_is_closed_in_the_middle_of_going(world: Failing) -> Non
     other = Desk(world.kernel)
     going = asyncio.create_task(other.ask("step.go", session="s", to="failure", inferences=3))
     await world.inference.came(asked + 1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         reply = await world.desk.ask("step.close", session="s")
     assert reply["sessions"] == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         with pytest.raises(UnknownSession):
             await going
     world.inference.release()
@@ -220,3 +221,54 @@ async def test_a_text_stays_a_text(world: Failing) -> None:
     with pytest.raises(InvalidInput, match="holds a text"):
         await edit(world, "slot", "robin.core_mission", 5)
     await edit(world, "slot", "robin.core_mission", "5")
+
+
+async def test_what_a_session_paid_for_is_told_also_where_it_is_dropped_and_counted_once_where_it_goes_on(world: Failing) -> None:
+    def told() -> list[int]:
+        meter = world.kernel.info()["costs"]["inferences"]
+        return [meter, sum(row.inferences for row in world.kernel.image.read(total_spent))]
+
+    await failed(world, "answer: refused")
+    world.mend()
+    before = told()
+    for paid in (1, 2):
+        await opened(world, inferences=1)
+        await world.desk.ask("step.go", session="s", to="end", inferences=1)
+        assert told() == [one + paid for one in before]
+        await world.desk.ask("step.close", session="s")
+    await opened(world)
+    await world.desk.ask("step.go", session="s", to="end", inferences=1)
+    await continued(world, note="as it is")
+    assert told() == [one + 3 for one in before], "the third is in the mission's journal"
+
+
+async def test_a_method_is_stepped_into_whatever_missions_are_called(world: Failing) -> None:
+    await world.message("step-count_words_", "brick", "count_words_", "a b")
+    for selector in ("count_words_", "count_words_"):
+        reply = await world.desk.ask("step.open", session="s", target="brick", selector=selector, args=["a b"])
+        assert (reply["id"], reply["result"]["value"]) == ("step-count_words_-2", 1)
+    with pytest.raises(InvalidInput, match="choose another name"):
+        await world.desk.ask("step.open", session="s", target="brick", selector="divide_", args=[3])
+
+
+async def test_an_attempt_that_ends_as_its_mission_is_continued_does_not_end_it_by_its_old_thought(world: Failing) -> None:
+    """The transaction of the continuation is committed, and the attempt under way has not been told yet."""
+    asked = len(world.inference.asked)
+    world.inference.say = lambda request: "A facet of before." if part_of(request) == "facet" else answer(request)
+    heard = await submit(world.kernel, "m1", BRIEF, depth="facets")
+    await world.inference.came(asked + 4)
+    world.inference.hold()
+    await world.inference.came(asked + 5)
+
+    def change(root: Any) -> None:
+        facet = next(one for one in journal.load(root, "m1") if one.text == "A facet of before.")
+        continuations.go_on(root, "m1", "", "kinder", continuations.ThoughtChange((facet._replace(text="A facet of now."),)), [])
+
+    await world.kernel.image.system(change)
+    world.inference.release()
+    end = await heard.end()
+    assert end["state"] == "COMPLETE"
+    entries = world.kernel.image.read(journal.load, "m1")
+    assert "A facet of now." in world.inference.asked[-1].user
+    assert end["result"]["usage"]["inferences"] == len(entries) - 1, "the answer that nothing asks for any more stays in the journal"
+    assert world.kernel.image.read(lambda root: ledger.mission_of(root, "m1").attempts) == 1

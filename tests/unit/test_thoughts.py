@@ -54,6 +54,8 @@ from batos.bridge.model_output import THOUGHTS, ThoughtSplitter, without_thought
         ("<|channel|>analysis<|message|>hm<|channel|>final<|message|>yes", "yes", "hm"),
         ("<think>a</think>\n<think>b</think>\n c", "c", "ab"),
         ("<think>a</think>\n ", "", "a"),
+        ("<think>a</think>\n</think>\n\nB", "B", "a"),
+        ("<think></think></think>", "", ""),
         ("[THINKING] is a word", "[THINKING] is a word", ""),
     ],
 )
@@ -95,6 +97,18 @@ def test_parting_loses_nothing_of_a_text_without_thought(pieces: list[str]) -> N
         ("The tag </think> ends a thought.", "The tag </think> ends a thought.", ""),
         ("So it ends:\n```\n</think>\n```\n", "So it ends:\n```\n</think>\n```\n", ""),
         ("A thought is written as\n<think>\nhm\n</think>\n", "A thought is written as\n<think>\nhm\n</think>\n", ""),
+        ("okay so the user wants the capital</think>\n\nParis.", "Paris.", "okay so the user wants the capital"),
+        ("okay so the user wants the capital </think>\n\nParis.", "Paris.", "okay so the user wants the capital"),
+        ("okay so the user wants the capital </think>Paris.", "Paris.", "okay so the user wants the capital"),
+        ("I should say Paris. </think> Paris.", "Paris.", "I should say Paris."),
+        ("It ends. </think> closes it.", "It ends. </think> closes it.", ""),
+        ("the mark of an end is </think>\nand so on", "the mark of an end is </think>\nand so on", ""),
+        ("hm<|end|><|start|>assistant<|channel|>final<|message|>yes", "yes", "hm<|end|><|start|>assistant"),
+        ("<think>hm</think>\nand so\n</think>\n\nyes", "yes", "hm\nand so"),
+        ("<think>hm</think>\n<answer>yes</answer>", "yes", "hm"),
+        ("<|begin_of_thought|>hm<|end_of_thought|>\n\n<|begin_of_solution|>yes<|end_of_solution|>", "yes", "hm"),
+        ("<|begin_of_thought|>hm<|end_of_thought|>\n\n<|begin_of_solution|>\nyes", "yes", "hm"),
+        ("<answer>yes</answer>", "<answer>yes</answer>", ""),
     ],
 )
 def test_a_thought_that_the_template_opened_ends_at_its_mark(text: str, answer: str, thought: str) -> None:
@@ -123,3 +137,36 @@ def test_a_thought_of_every_kind_is_none_of_the_answer(opening: str) -> None:
     for mark, end in ((opening, close), (opening.upper(), close.upper())):
         answer, thought = without_thought(f"{mark}hm{end}yes")
         assert (answer, thought.strip()) == ("yes", "hm")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Paris.<|im_end|>", "Paris."),
+        ("Paris.<|im_end|>\n<|im_start|>user\nAnd Spain?", "Paris."),
+        ("Paris.</s>", "Paris."),
+        ("Paris\n<|endoftext|>\nQuestion: and Spain?", "Paris"),
+        ("<|im_start|>assistant\nParis.<|im_end|>", "Paris."),
+        ("<|start_header_id|>assistant<|end_header_id|>\n\nParis.<|eot_id|>", "Paris."),
+        ("Paris.<end_of_turn>\n<start_of_turn>user\nAnd Spain?", "Paris."),
+        ("Paris. [/INST] And Spain? [INST]", "Paris."),
+        ('{"a": 1}<|im_end|>', '{"a": 1}'),
+    ],
+)
+def test_a_mark_that_ends_the_turn_ends_the_answer(text: str, answer: str) -> None:
+    assert without_thought(text) == (answer, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The model ends its turn with <|im_end|>.",
+        "`Hi<|im_end|>` is a turn.",
+        "So:\n```\nHi<|im_end|>\n```\n",
+        "ChatML:\n\n<|im_start|>system\nBe kind.<|im_end|>\n\nThat is all.",
+        "Use <s>old</s> for what is struck out.",
+        "Both <|user|> and <|assistant|> are marks of roles.",
+    ],
+)
+def test_in_a_text_about_marks_they_are_text(text: str) -> None:
+    assert without_thought(text) == (text, "")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from batos.mind.tool_catalogue import catalogue_of, clauses_of, names_in
-from batos.mind.tool_choice import COMPARED, ToolOffer, offered
+from batos.mind.tool_catalogue import ON_LINE, catalogue_of, clauses_of, names_in
+from batos.mind.tool_choice import COMPARED, ToolOffer, offered, offered_lines
 from batos.mind.tool_facts import facts_of
 from batos.tools import openapi_document
 
@@ -165,3 +165,33 @@ async def test_of_near_doubles_one_is_enough_where_others_say_something_else() -
     }
     paths["/weather"] = {"get": {"summary": "Weather for pictures"}}
     assert "/weather" in {offer.tool.details["path"] for offer, _ in await offered("pictures", offers_of(paths), 2)}
+
+
+def paths_of(lines: Sequence[Sequence[ToolOffer]]) -> list[set[str]]:
+    return [{f"{offer.tool.details['method']} {offer.tool.details['path']}" for offer in line} for line in lines]
+
+
+async def test_tools_that_read_parts_of_one_resource_share_a_line() -> None:
+    lines = paths_of(await offered_lines("crew of the ship Pequod", OFFERS, 3))
+    assert len(lines) == 3
+    ship = next(line for line in lines if "GET /ships/{ship_id}/crew" in line)
+    assert ship == {f"GET /ships/{{ship_id}}{part}" for part in ("", "/crew", "/cargo", "/route")}
+    assert {"GET /search/ships", "GET /search/sailors"} in lines
+    assert not any("DELETE" in path or "PUT" in path for line in lines if len(line) > 1 for path in line)
+    assert all(len(line) == 1 for line in await offered_lines("ships", OFFERS, len(OFFERS)))
+
+
+async def test_what_one_call_cannot_tell_apart_shares_no_line() -> None:
+    def parts(types: dict[str, str]) -> dict[str, Any]:
+        given = {name: [{"name": "at", "in": "query", "schema": {"type": kind, "description": name}}] for name, kind in types.items()}
+        return {f"/ships/{{id}}/{name}": {"get": {"summary": f"The {name} of a ship", "parameters": one}} for name, one in given.items()}
+
+    offers = offers_of(parts({"mast": "string", "bow": "integer", "stern": "integer"}))
+    lines = paths_of(await offered_lines("ship", offers, 2))
+    assert sorted(map(len, lines)) == [1, 2]
+    assert {"GET /ships/{id}/bow", "GET /ships/{id}/stern"} in lines
+    twice = [*offers_of(parts({"mast": "string"})), ToolOffer("lake.bow", offers_of(parts({"bow": "string"}))[0].tool)]
+    twice += offers_of(parts({"stern": "string"}))
+    assert {len({offer.name.partition(".")[0] for offer in line}) for line in await offered_lines("ship", twice, 2)} == {1}
+    many_parts = offers_of(parts({f"deck{n}": "string" for n in range(3 * ON_LINE)}))
+    assert [len(line) for line in await offered_lines("ship", many_parts, 2)] == [ON_LINE, ON_LINE]

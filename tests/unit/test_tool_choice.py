@@ -13,7 +13,9 @@ from batos.bridge.client import OllamaInference
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal
+from batos.image.effects import READS
 from batos.mind.argument_reader import read_arguments
+from batos.mind.json_schema import problem_with
 from batos.mind.text_likeness import TextLikeness
 from batos.mind.tool_choice import ChoiceServices, ChosenCall, FailedCall, ToolChoice, ToolOffer, choose, offered
 from batos.testing import ScriptedOllama
@@ -344,6 +346,53 @@ async def test_a_model_is_told_why_its_earlier_call_failed() -> None:
     assert "no such city" in ask.prompts[0]
 
 
+def part(name: str, **properties: Any) -> ToolOffer:
+    path = f"/ships/{{id}}/{name}"
+    parameters = {"type": "object", "properties": {"id": WHOLE, **properties}, "required": ["id"], "additionalProperties": False}
+    described = ToolDefinition(
+        name=f"get_{name}", description=f"Get the {name} of a ship. More.", parameters=parameters, kind=READS, details={"path": path}
+    )
+    return ToolOffer(f"sea.get_{name}", described)
+
+
+async def test_operations_that_read_one_resource_are_one_function_whose_argument_says_which() -> None:
+    offers = [part("crew", rank={**TEXT, "description": "Least rank."}), part("cargo"), tool("sky.get_weather", "Get the weather.", {})]
+    ask = Caller([("sea_ships_id", {"operation": "get_cargo", "id": 3}), ("sea.get_crew", {"id": 4, "rank": "cook"})])
+    choice = await choose("Cargo of ship 3 and crew of ship 4", offers, ChoiceServices(ask_with_tools=ask), k=2)
+    assert choice.calls == (ChosenCall("sea.get_cargo", {"id": 3}), ChosenCall("sea.get_crew", {"id": 4, "rank": "cook"}))
+    form = next(told["function"] for told in ask.tools if told["function"]["name"] == "sea_ships_id")
+    assert "get_crew: crew of a ship" in form["description"]
+    properties = form["parameters"]["properties"]
+    assert set(properties["operation"]["enum"]) == {"get_crew", "get_cargo"}
+    assert properties["rank"] == {**TEXT, "description": "Only of get_crew. Least rank."}
+    assert form["parameters"]["required"] == ["operation", "id"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"id": 3}, "'operation' has to be one of get_"),
+        ({"operation": "get_sails", "id": 3}, "'operation' has to be one of get_"),
+        ({"operation": ["get_cargo"], "id": 3}, "'operation' has to be one of get_"),
+        ({"operation": "get_cargo", "id": 3, "rank": "cook"}, "get_cargo: 'rank' is not a parameter"),
+        ({"operation": "get_cargo"}, "get_cargo: "),
+    ],
+)
+async def test_a_call_that_does_not_say_which_operation_is_told_to_the_model(wrong: dict[str, Any], said: str) -> None:
+    offers = [part("crew", rank=TEXT), part("cargo"), tool("sky.get_weather", "Get the weather.", {})]
+    ask = Caller([("sea_ships_id", wrong)], [("sea_ships_id", {"operation": "get_cargo", "id": 3})])
+    choice = await choose("Cargo of ship 3", offers, ChoiceServices(ask_with_tools=ask), k=2)
+    assert choice.calls == (ChosenCall("sea.get_cargo", {"id": 3}),)
+    assert said in ask.prompts[1]
+
+
+async def test_a_parameter_of_the_name_that_says_which_operation_keeps_its_name() -> None:
+    offers = [part("crew", operation=TEXT), part("cargo"), tool("sky.get_weather", "Get the weather.", {})]
+    ask = Caller([("sea_ships_id", {"operation_0": "get_crew", "operation": "count", "id": 3})])
+    choice = await choose("Crew of ship 3", offers, ChoiceServices(ask_with_tools=ask), k=2)
+    assert choice.calls == (ChosenCall("sea.get_crew", {"operation": "count", "id": 3}),)
+
+
 async def test_tools_are_sent_as_they_are_and_calls_come_back() -> None:
     nested = schema("filter", filter=schema("tags", tags={"type": "array", "items": {"anyOf": [TEXT, WHOLE]}}))
     told = {"type": "function", "function": {"name": "find", "description": "Find.", "parameters": nested}}
@@ -424,3 +473,31 @@ def test_texts_that_are_no_briefs_take_no_long_time(text: str) -> None:
     began = time.process_time()
     read_arguments(text, many, "find")
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string", "not": {"pattern": "^a"}}, "b"),
+        ({"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "^b"}]}, "b"),
+        ({"if": {"properties": {"a": {"pattern": "^x"}}}, "then": {"required": ["b"]}}, {"a": "y"}),
+        ({"patternProperties": {"^x": {"type": "string"}}, "additionalProperties": False}, {"x1": "y"}),
+        ({"properties": {"pattern": {"const": {"pattern": "x"}}, "other": {"pattern": "y"}}}, {"pattern": {"pattern": "x"}}),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"pattern": "^a"}}}, "b"),
+    ],
+)
+def test_a_schema_that_loses_its_patterns_refuses_nothing_for_that(schema: dict[str, Any], value: Any) -> None:
+    assert problem_with(value, schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string", "not": {"const": "b"}}, "b"),
+        ({"oneOf": [{"type": "string"}, {"minLength": 1}]}, "b"),
+        ({"type": "object", "additionalProperties": False, "properties": {"pattern": {"type": "string"}}}, {"x1": "y"}),
+        ({"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "integer"}]}, []),
+    ],
+)
+def test_a_schema_refuses_what_needs_no_pattern(schema: dict[str, Any], value: Any) -> None:
+    assert problem_with(value, schema) is not None

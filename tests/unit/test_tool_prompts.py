@@ -54,6 +54,23 @@ def test_what_acts_is_marked_and_the_rule_for_it_stands_only_where_one_acts() ->
     )  # fmt: skip
 
 
+def test_a_shape_says_what_may_be_missing_and_which_values_there_are() -> None:
+    shapes = {
+        "str or None": {"type": ["string", "null"]},
+        "int or None": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "float": {"anyOf": [{"type": "number"}, {"type": "integer"}]},
+        "None": {"oneOf": [{"type": "null"}]},
+        '"a" or "b" or None': {"type": ["string", "null"], "enum": ["a", "b", None]},
+        "True": {"const": True},
+        '"night"': {"const": "night"},
+        '[{"n": [str] or None}]': {
+            "type": "array",
+            "items": {"type": "object", "properties": {"n": {"type": ["array", "null"], "items": {"type": "string"}}}},
+        },
+    }
+    assert {told: doubles.shape(schema) for told, schema in shapes.items()} == {told: told for told in shapes}
+
+
 def test_of_an_http_answer_only_the_body_is_shown_and_maps_have_their_shape() -> None:
     body = {"type": "object", "additionalProperties": {"type": "object", "properties": {"cost": {"type": "number"}}}}
     answer = {"type": "object", "properties": {"status": {"type": "integer"}, "body": body, "url": TEXT}}

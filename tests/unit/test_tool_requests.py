@@ -262,3 +262,8 @@ async def test_a_path_to_a_connection_that_is_not_there_says_how_one_is_made(par
     with parts.image.snapshot() as root, pytest.raises(UnknownTarget) as caught:
         history.resolve(root, "tools.shop.nope")
     assert "tools add" not in caught.value.message
+    with (
+        parts.image.snapshot() as root,
+        pytest.raises(UnknownTarget, match=r"on the path 'shop'; that connection is tools\.shop; there are: "),
+    ):
+        history.resolve(root, "shop")

@@ -15,7 +15,7 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.bridge.inference import ChatReply, ChatRequest
 from batos.console.api_client import Heard
-from batos.errors import RoleRefused, ToolFailed
+from batos.errors import InferenceFailed, RoleRefused, ToolFailed
 from batos.image import effects, grants, ledger
 from batos.image.grants import ALLOW, ASK, DENY, GrantRecord
 from batos.image.identity import ActingState
@@ -117,6 +117,19 @@ async def test_an_ollama_that_does_not_say_what_a_model_can_do_is_asked_again(tm
     assert (names(place) == ["pay"]) is native
 
 
+async def test_the_model_that_chooses_tools_is_told_the_instructions(tmp_path: Path) -> None:
+    place, model = Place(), ToolModel([PAID])
+    place.more = (PAY,)
+    async with desk(tmp_path, place, inference=model) as kernel:
+        terms = kernel.attempt_services.terms
+        give(kernel, terms=lambda: dataclasses.replace(terms(), uses_tools=lambda model: True))
+        await allow(kernel, "desk.*")
+        await (await submit(kernel, "m1", "Sort it out", instructions="Pay in euros.")).end()
+    choosing = [one.user for one in model.asked if one.tools]
+    assert choosing
+    assert all("Instructions for this conversation:\nPay in euros.\n\n" in user for user in choosing)
+
+
 async def test_the_settings_bound_rounds_and_what_prompts_show(tmp_path: Path) -> None:
     place, inference = Place(), FakeInference()
     async with desk(tmp_path / "none", place, **{"tools.rounds": 0}) as kernel:
@@ -129,6 +142,51 @@ async def test_the_settings_bound_rounds_and_what_prompts_show(tmp_path: Path) -
     shown = [one.user.count("x" * 50) for one in inference.asked if "desk.current_time answered" in one.user]
     assert shown
     assert max(shown) <= 2
+
+
+class NarrowToolModel(ToolModel):
+    """A model whose context holds so many characters; it refuses what is longer, as Ollama does."""
+
+    def __init__(self, context: int, *rounds: Sequence[tuple[str, str]]) -> None:
+        super().__init__(*rounds)
+        self.context = context
+        self.fail_when = self._too_long
+
+    def length(self, request: ChatRequest) -> int:
+        return len(request.system) + len(request.user) + sum(len(said) + len(answered) for said, answered in request.turns)
+
+    def _too_long(self, request: ChatRequest) -> InferenceFailed | None:
+        fits = self.length(request) <= self.context
+        return None if fits else InferenceFailed("the input length exceeds the context length", cause="too_long", model=request.model)
+
+
+async def test_a_tools_answer_that_is_longer_than_the_context_is_shortened_and_that_is_said(tmp_path: Path) -> None:
+    place, inference = Place(), NarrowToolModel(2500)
+    place.long = " and so on" * 350
+    inference.say = lambda request: "It is 17:45 in Tokyo [1]."
+    async with desk(tmp_path, place, inference=inference) as kernel:
+        result = (await (await submit(kernel, "m1", GREETING)).end())["result"]
+    told = next(one.user for one in reversed(inference.asked) if inference.length(one) <= 2500)
+    assert "17:45" in told, "the answer is not left out whole"
+    assert "characters of this answer are left out here" in told
+    assert GREETING in told
+    assert list(result["left_out"]) == ["tools"]
+    assert len(place.calls) == 1
+
+
+@pytest.mark.parametrize("native", [True, False])
+async def test_a_long_brief_with_tools_is_shortened_in_the_choice_too(tmp_path: Path, native: bool) -> None:
+    place, inference = Place(), NarrowToolModel(2500, [ASKED_TIME])
+    brief = f"The committee met again and did not agree.{' Nobody was asked about it.' * 300} {GREETING}"
+    async with desk(tmp_path, place, inference=inference) as kernel:
+        terms = kernel.attempt_services.terms
+        give(kernel, terms=lambda: dataclasses.replace(terms(), uses_tools=lambda model: native))
+        end = await (await submit(kernel, "m1", brief)).end()
+    assert end["state"] == "COMPLETE", end
+    assert names(place) == ["current_time"] * len(place.calls)
+    assert bool(place.calls) or not native
+    assert end["result"]["left_out"]["request"] > 0
+    assert any(GREETING in one.user for one in inference.asked if inference.length(one) <= 2500), "what is asked stands at the end"
 
 
 async def test_an_invention_in_place_of_the_answer_is_not_kept(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_what_the_system_refuses_is_no_fault_of_ours(
     assert "Not a directory; see owner, mode and free space" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("able", "kind"), [(True, "bfloat16"), (False, "float32")])
 def test_the_frozen_weights_are_of_a_kind_that_the_processor_computes_in(
     able: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,7 +130,7 @@ def test_the_frozen_weights_are_of_a_kind_that_the_processor_computes_in(
     monkeypatch.setattr(lora, "computes_in_bfloat16", lambda: able)
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *_, **__: None)
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", model)
-    lora._base(tmp_path / "base.gguf")
+    lora.base_model(tmp_path / "base.gguf")
     assert asked["dtype"] is getattr(torch, kind)
 
 
@@ -143,7 +144,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         model.requires_grad_(False)
         return transformers.AutoTokenizer.from_pretrained(weights), model
 
-    monkeypatch.setattr("batos.training.lora._base", base)
+    monkeypatch.setattr("batos.training.lora.base_model", base)
     torch.manual_seed(1)
     return tiny(tmp_path / "base")
 

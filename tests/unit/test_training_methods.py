@@ -55,7 +55,7 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TrainingPlan]
 
     made = Trainer.__init__
     monkeypatch.setattr(Trainer, "__init__", begun)
-    monkeypatch.setattr("batos.training.lora._base", base)
+    monkeypatch.setattr("batos.training.lora.base_model", base)
     monkeypatch.setattr(methods, "base_of", lambda settings: (load_profile("embedded").models[0], folder))
     monkeypatch.setattr(methods, "generate", few)
     monkeypatch.setattr(methods, "CHECKED", CHECKED)
@@ -124,6 +124,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, w
     return made
 
 
+@pytest.mark.long
 def test_what_is_gone_on_with_is_what_the_image_had_when_it_was_begun(
     tmp_path: Path, played: list[tuple[int, workspace.TrainingLineage]]
 ) -> None:
@@ -185,6 +186,7 @@ def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, pl
     assert (lines, played) == ([], [])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_it_goes_on_from_what_is_staged_and_learns_what_the_image_accepted(tmp_path: Path, plans: list[TrainingPlan]) -> None:
     settings, lines = Settings(data=tmp_path / "data"), []

@@ -160,7 +160,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         model.requires_grad_(False)
         return transformers.AutoTokenizer.from_pretrained(weights), model
 
-    monkeypatch.setattr("batos.training.lora._base", base)
+    monkeypatch.setattr("batos.training.lora.base_model", base)
     monkeypatch.setattr("batos.training.persona.base_of", lambda settings: (load_profile("embedded").models[0], folder))
     monkeypatch.setattr("batos.training.persona.ANSWER_TOKENS", 4)
     return folder
@@ -198,6 +198,7 @@ async def test_too_few_missions_or_a_persona_that_is_not_there_say_so(tmp_path: 
         train_voice(more, PLAN, tmp_path / "staging", "robin", image=image, resume=True)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 async def test_a_voice_is_trained_measured_and_staged_and_a_worse_one_is_not(
     tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch

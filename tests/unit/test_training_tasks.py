@@ -18,7 +18,7 @@ from batos.synthesis.families import BLIND, EVERYDAY, HOLE, NEW_SLOT_NAMES, SLOT
 from batos.synthesis.handbook import handbook
 from batos.training import samplers
 from batos.training.dataset import Prover, answered, as_read, generate, pairs, proved, tasks_of
-from batos.training.tasks import _canonical, _case, make
+from batos.training.tasks import canonical, case, make
 
 
 def test_there_are_several_hundred_families_with_names_of_their_own() -> None:
@@ -90,8 +90,8 @@ def test_a_method_uses_no_name_that_nothing_gives_it() -> None:
 
 def _unbound(family: Family) -> set[str]:
     holes, slots, _ = draw(family, random.Random(family.name))
-    _, args = _case(family, slots, holes, random.Random(1))
-    source = f"def m({', '.join(('self', *_canonical(args, family.kinds)))}):\n{fill(family.body, holes)}"
+    _, args = case(family, slots, holes, random.Random(1))
+    source = f"def m({', '.join(('self', *canonical(args, family.kinds)))}):\n{fill(family.body, holes)}"
     tables = [symtable.symtable(source, "", "exec")]
     for table in tables:
         tables += table.get_children()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -144,9 +145,12 @@ async def test_what_the_user_tells_is_remembered_with_his_name_on_it(tmp_path: P
         assert "said:m2" not in sources(kernel)
         for id, brief in (("q1", "What is my name?"), ("q2", "What is my dog called?")):
             result = await told(kernel, id, brief)
-            assert result["text"] == "“My name is Kim and I have a dog called Bruno.” [1]"
+            assert re.fullmatch(
+                r"You told me \(on 20\d\d-\d\d-\d\d\): “My name is Kim and I have a dog called Bruno\.” \[1\]", result["text"]
+            )
             assert (result["citations"][0]["origin"], result["citations"][0]["source"]) == ("user", "said:m1")
             assert result["citations"][0]["day"]
+        await told(kernel, "q4", "What should I buy for my dog called Bruno?")
         assert any("(the user said, 20" in request.user for request in inference.asked)
         found = await kernel.memory.search(SearchRequest(op="search", question="What is my dog called?"))
         assert (found["hits"][0]["source"], found["hits"][0]["origin"], found["fits"]) == ("said:m1", "user", True)

@@ -153,7 +153,7 @@ async def test_who_waits_at_one_memory_holds_nothing_at_another() -> None:
             async with other.turn(load):
                 pass
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         await asyncio.gather(mission(1, here, there, A), mission(2, there, here, B))
     assert (here.in_use, there.in_use) == (set(), set())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -54,7 +55,7 @@ async def test_who_is_cancelled_while_it_waits_or_as_its_turn_comes_holds_up_nob
     waiting[1].cancel()  # its turn has come, and it has not run yet
     await asyncio.wait(waiting)
     assert ended == ["c"]
-    async with asyncio.timeout(5), place.turn(short=False):
+    async with asyncio.timeout(90), place.turn(short=False):
         pass
 
 
@@ -119,15 +120,18 @@ def test_without_load_the_systems_own_come_after_those_of_users() -> None:
     assert [queue.pop().record.id for _ in range(2)] == ["m", "own"]
 
 
-async def test_a_question_waits_for_no_thread_of_the_work_in_the_background() -> None:
+async def test_a_question_waits_for_no_thread_of_the_work_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much of that there is: it has threads of its own."""
     end = threading.Event()
     background = [asyncio.create_task(concurrency.in_helper(end.wait, 30)) for _ in range(64)]
     await asyncio.sleep(0)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert await concurrency.answering(lambda: "answer") == "answer"
     finally:
         end.set()
         await asyncio.gather(*background)
-    assert concurrency._answering == 0
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    concurrency.LoopTurns().take()
+    assert pauses == [0], "work in the background gives way to no question any more"

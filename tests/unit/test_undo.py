@@ -14,7 +14,7 @@ from transaction.interfaces import TransientError
 
 from batos.api.queries import Queries
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
-from batos.image import effects, history, ledger, packing, transaction_undo
+from batos.image import effects, history, ledger, packing
 from batos.image.scrubber import Walk
 from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.objects import Method, UvmObject
@@ -336,16 +336,19 @@ async def test_a_pack_in_the_middle_of_an_undo(at: House, tmp_path: Path, monkey
     """What was changed must not be taken for what was made, and so for what need not be put back."""
     await at.sets("m0", a=0)
     await at.sets("m1", a=1)
-    real = transaction_undo._before
+    storage, change = at.image.db.storage, at.image.read(lambda root: root["lobby"].robin._p_activate() or root["lobby"].robin._p_serial)
+    real, packed = storage.loadBefore, []
 
-    def packed_first(db: Any, oid: bytes, tid: bytes) -> bytes | None:
-        monkeypatch.setattr(transaction_undo, "_before", real)
-        at.image.db.pack(time.time() + 1)
-        return real(db, oid, tid)
+    def packed_first(oid: bytes, tid: bytes) -> Any:
+        if tid == change and not packed:  # the undo asks for what an object was before the change
+            packed.append(oid)
+            at.image.db.pack(time.time() + 1)
+        return real(oid, tid)
 
-    monkeypatch.setattr(transaction_undo, "_before", packed_first)
+    monkeypatch.setattr(storage, "loadBefore", packed_first)
     with pytest.raises(HistoryGone):
         await at.undo("m1")
+    assert packed
     assert at.slots() == {"a": 1}
 
 
@@ -382,9 +385,16 @@ async def test_what_is_done_again_while_a_pack_is_under_way_is_not_lost(at: Hous
     monkeypatch.setattr(packing.Packer, "copyToPacktime", held)
     packed = asyncio.create_task(pack(at, tmp_path))
     assert await asyncio.to_thread(looked.wait, 30)
+    acquire, asked = at.image.reach.acquire, asyncio.Event()
+
+    async def noted() -> Any:
+        asked.set()
+        return await acquire()
+
+    monkeypatch.setattr(at.image.reach, "acquire", noted)
     again = asyncio.create_task(at.undo("m1", redo=True))
-    async with asyncio.timeout(30):
-        while not (again.done() or at.image.reach._waiters):
+    async with asyncio.timeout(90):
+        while not (again.done() or asked.is_set()):
             await asyncio.sleep(0.01)
     go.set()
     await packed
@@ -393,6 +403,34 @@ async def test_what_is_done_again_while_a_pack_is_under_way_is_not_lost(at: Hous
     walk = Walk(at.image.db)
     walk.step(100_000)
     assert walk.damaged == {}
+
+
+async def test_all_undos_that_wait_for_a_pack_go_before_the_next_one(at: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = ["m1", "m2", "m3"]
+    for n, id in enumerate(ids):
+        await at.sets(id, **{id: n})
+    left: list[dict[str, Any]] = []
+
+    async def pack_next() -> None:
+        async with at.image.reach.alone():
+            left.append(at.slots())
+
+    acquire, asked = at.image.reach.acquire, asyncio.Event()
+
+    async def noted() -> Any:
+        asked.set()
+        return await acquire()
+
+    monkeypatch.setattr(at.image.reach, "acquire", noted)
+    async with asyncio.timeout(90), asyncio.TaskGroup() as tasks, at.image.reach.alone():
+        for id in ids:
+            tasks.create_task(at.undo(id))
+        await asked.wait()
+        for _ in range(20):  # turns of the loop, in which the others ask, too
+            await asyncio.sleep(0)
+        tasks.create_task(pack_next())
+        await asyncio.sleep(0)
+    assert left == [{}]
 
 
 async def test_missions_say_that_they_are_undone(at: House) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -21,9 +20,10 @@ from batos.image.journal import InferenceRecord
 from batos.image.upkeep import Upkeep, UpkeepPlan
 from batos.image.usage_totals import CostMeter
 from batos.objects import Method, UvmObject
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 30
+WAIT_S = 90
 
 
 def keeper(image: LivingImage, folder: Path, meter: CostMeter | None = None, **more: Any) -> Upkeep:
@@ -131,7 +131,7 @@ def test_the_moment_of_a_pack(days: float) -> None:
 @pytest.mark.parametrize("when", ["copyToPacktime", "pack"])
 async def test_a_full_disk_leaves_the_image_as_it_was(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     await revise(image, 20)
-    synced = packing.Packer._sync
+    synced = packing.Packer.sync
     calls = []
 
     def full(self: Any) -> None:
@@ -140,7 +140,7 @@ async def test_a_full_disk_leaves_the_image_as_it_was(image: LivingImage, kept: 
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         synced(self)
 
-    monkeypatch.setattr(packing.Packer, "_sync", full)
+    monkeypatch.setattr(packing.Packer, "sync", full)
     with pytest.raises(ImageError, match="not packed: No space left"):
         await kept.pack()
     assert revisions(image) == 20
@@ -263,7 +263,7 @@ asyncio.run(main())
 async def test_a_kill_between_the_renames_of_a_pack_loses_nothing(tmp_path: Path, rename: int) -> None:
     path = tmp_path / "i.fs"
     command = [sys.executable, "-c", KILLED_BETWEEN_THE_RENAMES, str(path), str(rename)]
-    child = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60)
+    child = forked.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60)
     assert child.returncode == -9, child.stderr
     assert path.exists() == (rename == 1)
     assert (tmp_path / "i.fs.pack").exists()

@@ -126,17 +126,17 @@ async def test_a_loop_that_turns_is_left_alone() -> None:
     codes: list[int] = []
     dog = Watchdog(1, codes.append)
     with dog.over(asyncio.get_running_loop()):
-        while dog._beats < 5:
+        while dog.beats < 5:
             await asyncio.sleep(0.01)
     assert codes == []
-    assert dog._timer is not None
-    assert dog._timer.cancelled(), "it beats no more"
+    assert dog.timer is not None
+    assert dog.timer.cancelled(), "it beats no more"
 
 
 async def test_the_process_beside_it_ends_with_the_watch() -> None:
     dog = Watchdog(60)
     with dog.over(asyncio.get_running_loop()):
-        beside = dog._beside
+        beside = dog.beside
         assert beside is not None
         assert beside.poll() is None
     assert beside.returncode == 0

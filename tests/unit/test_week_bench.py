@@ -25,7 +25,6 @@ def test_the_same_seed_is_the_same_week_of_the_size_that_is_asked_for(week: Any)
     assert len(dict(whole.notes)) == 200, "each a file of its own"
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("matter", ["week.jsonl", "week_kept_back.jsonl"])
 async def test_answers_come_from_memory_and_inventions_are_no_sources(tmp_path: Path, week: Any, matter: str) -> None:
     figures = week.figures(await week.played(tmp_path, week.week(notes=60, questions=10, matter=BENCH / matter)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batos.bridge.inference import ChatReply, ChatRequest
+from batos.cli.mission_view import doubts
+from batos.doors.answer_text import AnswerText
+from batos.doors.mcp_missions import MissionOutcome
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
+from batos.memory.objects import TOOL
 from batos.mind import prompts
 from batos.mind.evidence import RecalledPassage
-from tests.support.missions import FakeInference, mind, submit, written
+from tests.support.missions import FakeInference, Narrow, length, mind, submit, written
 
 LONG = " ".join(f"Item {n} of the list is here." for n in range(400)) + " Which items are there?"
 ASKED = "Which items are there?"
-
-
-class Narrow(FakeInference):
-    """A model whose context holds so many characters; it refuses what is longer, as Ollama does."""
-
-    def __init__(self, context: int) -> None:
-        super().__init__()
-        self.context, self.refused = context, 0
-        self.fail_when = self._too_long
-
-    def _too_long(self, request: ChatRequest) -> InferenceFailed | None:
-        if length(request) <= self.context:
-            return None
-        self.refused += 1
-        return InferenceFailed("the input length exceeds the context length", cause="too_long", model=request.model)
-
-
-def length(request: ChatRequest) -> int:
-    return len(request.system) + len(request.user) + sum(len(said) + len(answered) for said, answered in request.turns)
 
 
 @pytest.mark.parametrize("depth", ["direct", "facets"])
@@ -56,6 +42,17 @@ async def test_of_a_brief_that_is_too_long_the_middle_is_left_out_and_that_is_sa
         assert cycle is not None
 
 
+async def test_a_brief_that_is_too_long_beside_a_schema_is_shortened_and_the_schema_is_whole(tmp_path: Path) -> None:
+    inference = Narrow(2000)
+    schema = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
+    async with mind(tmp_path, inference, depth="direct") as kernel:
+        end = await (await submit(kernel, "m1", LONG, schema=json.dumps(schema))).end()
+        assert end["result"]["value"] == {"item": "what of item"}
+        assert end["result"]["left_out"]["request"] > 0
+        assert json.dumps(schema) in inference.asked[-1].user
+        assert ASKED in inference.asked[-1].user
+
+
 async def test_what_fits_is_told_whole_and_nothing_is_said(tmp_path: Path) -> None:
     inference = Narrow(100_000)
     async with mind(tmp_path, inference, depth="direct") as kernel:
@@ -73,7 +70,8 @@ async def test_of_a_conversation_the_oldest_goes_first(tmp_path: Path) -> None:
         inference.context = 2400
         end = await (await submit(kernel, "m3", f"Third {'c' * 700}", context="m2")).end()
         last = inference.asked[-1]
-        assert [said.split()[0] for said, _ in last.turns] == ["Second"]
+        ((said, _),) = last.turns
+        assert said.startswith("(Earlier messages of this conversation are left out.)\n\nSecond")
         assert f"Third {'c' * 700}" in last.user, "what is asked is whole"
         assert list(end["result"]["left_out"]) == ["conversation"]
 
@@ -107,7 +105,7 @@ async def test_whoever_takes_it_up_again_tells_as_much_and_pays_nothing_twice(tm
     failures = [InferenceFailed("no Ollama answers", cause="unreachable", model="robin")]
 
     def fail(request: ChatRequest) -> InferenceFailed | None:
-        if (refused := inference._too_long(request)) is not None:
+        if (refused := inference.too_long(request)) is not None:
             return refused
         return failures.pop() if failures and "Notes to use" in request.user else None
 
@@ -169,3 +167,61 @@ def test_each_refusal_takes_away_until_too_little_is_left(told: int) -> None:
         assert less < (told if room is None else room)
         room = less
     raise AssertionError("it never ends")
+
+
+@given(brief=st.text(max_size=3000), answers=PASSAGES, passages=PASSAGES, room=st.integers(prompts.LEAST, 3000))
+def test_what_tools_answered_is_shortened_and_none_of_it_is_left_out_whole(
+    brief: str, answers: list[RecalledPassage], passages: list[RecalledPassage], room: int
+) -> None:
+    answers = [one._replace(origin=TOOL) for one in answers]
+    told = prompts.fitted_to_window(brief, "", (), [*answers, *passages], room)
+    shown = told.passages[: len(answers)]
+    assert len(told.brief) + sum(len(one.text) for one in told.passages) <= room
+    assert [one.origin for one in shown] == [TOOL] * len(answers)
+    assert all(one.text for one in shown)
+    assert told.passages[len(answers) :] == tuple(passages[: len(told.passages) - len(answers)])
+    left = sum(len(one.text) for one in answers) - sum(len(one.text) for one in shown)
+    assert dict(told.left_out).get("tools", 0) == left
+
+
+def test_doors_tell_what_was_left_out() -> None:
+    result = {"text": "It rained.", "persona": "BABS", "left_out": {"request": 120, "tools": 7}}
+    said = "120 characters of the request, 7 characters of the tools' answers"
+    outcome = MissionOutcome.of({"id": "m1", "state": "COMPLETE", "result": result})
+    assert outcome.left_out == {"request": 120, "tools": 7}
+    assert said in outcome.words()
+    text = AnswerText("m1", None)
+    parts = text.hear({"type": "result", "state": "COMPLETE", "result": result})
+    assert any(part.kind == "thought" and said in part.text for part in parts)
+    assert "".join(part.text for part in parts if part.kind == "text") == "It rained."
+    assert said in "\n".join(doubts(result))
+    whole = {"text": "It rained.", "persona": "BABS"}
+    assert "left out" not in MissionOutcome.of({"id": "m1", "state": "COMPLETE", "result": whole}).words()
+    assert [part.kind for part in AnswerText("m1", None).hear({"type": "result", "state": "COMPLETE", "result": whole})] == ["text"]
+
+
+# --- instructions of a client
+
+INSTRUCTIONS = "Answer in rhymes, and name each thing that you leave out."
+
+
+def test_instructions_stand_before_the_brief_unless_a_turn_has_them() -> None:
+    heading = f"Instructions for this conversation:\n{INSTRUCTIONS}\n\n"
+    alone = prompts.fitted_to_window("Which tea?", "", (), (), None, instructions=INSTRUCTIONS)
+    assert (alone.brief, alone.left_out) == (f"{heading}The user says now:\nWhich tea?", ())
+    turns = ((f"{heading}The user says now:\nHello", "Hi"), ("And now?", "Now it rains. " * 40))
+    assert prompts.fitted_to_window("Which tea?", "", turns, (), None, instructions=INSTRUCTIONS).brief == "Which tea?"
+    short = prompts.fitted_to_window("Which tea?", "", turns, (), 620, gap=False, instructions=INSTRUCTIONS)
+    assert len(short.turns) == 1
+    assert short.brief == alone.brief
+
+
+@pytest.mark.parametrize("room", [300, 1000, 5000])
+def test_instructions_that_are_too_long_leave_room_for_the_brief(room: int) -> None:
+    instructions, brief = "Be kind. " * 2000, "Which tea shall I drink in the evening?"
+    told = prompts.fitted_to_window(brief, "", (), (), room, instructions=instructions)
+    assert told.brief.endswith(f"The user says now:\n{brief}")
+    assert len(told.brief) <= room
+    lost = dict(told.left_out)
+    assert lost.keys() == {"instructions"}
+    assert len(instructions) - lost["instructions"] <= 0.3 * room

@@ -76,7 +76,7 @@ async def hung_up(endpoint: str, sent: bytes) -> None:
     with contextlib.suppress(ConnectionError):
         writer.write(sent)
         await writer.drain()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while await reader.read(4096):
                 pass
     writer.close()

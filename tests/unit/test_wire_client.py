@@ -33,6 +33,7 @@ from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
 from batos.wire.schemas import ResultRequest, SendRequest, SubmitRequest, WatchRequest
+from tests.support import forked
 from tests.support.wire import Answer, listening
 
 ROOT = Path(__file__).parents[2]
@@ -292,7 +293,7 @@ async def test_a_long_wait_at_a_daemon_that_is_there_is_one_request() -> None:
     """However long it is silent: nobody packs twice."""
     with zmq.asyncio.Context() as context:
         daemon = Killed(context).begin()
-        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=0.01) as client, asyncio.timeout(10):
+        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=0.01) as client, asyncio.timeout(90):
             packing = asyncio.create_task(client.pack())
             sender, asked = await daemon.asked()
             with pytest.raises(DaemonUnavailable):  # as much time as many spells of the pack
@@ -342,7 +343,7 @@ async def test_a_long_wait_ends_when_the_daemons_machine_was_switched_off(monkey
     with zmq.asyncio.Context() as context:
         daemon = Killed(context).begin()
         wire = Wire(daemon.port)
-        async with wire.laid() as endpoint, Client(endpoint, timeout_s=0.3) as client, asyncio.timeout(30):
+        async with wire.laid() as endpoint, Client(endpoint, timeout_s=0.3) as client, asyncio.timeout(90):
             packing = asyncio.create_task(client.pack())
             await daemon.asked()
             wire.cut()
@@ -512,7 +513,7 @@ def test_the_examples_run(name: str, types: list[str] | None) -> None:
 
     with _threaded(Quick()) as listener:
         command = [sys.executable, str(ROOT / "examples" / name), "Plan a party", listener.bound[0]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        done = forked.run(command, capture_output=True, text=True, timeout=30, check=True)
     lines = done.stdout.splitlines()
     assert [line.split('"')[3] for line in lines] == (types or ["accepted", "result"])
 
@@ -523,7 +524,7 @@ def test_the_examples_say_that_nobody_answers(tmp_path: Path) -> None:
         running = []
         for name in ("send_mission.py", "send_mission_req.py"):
             command = [sys.executable, str(ROOT / "examples" / name), "Plan a party", f"ipc://{tmp_path}/none.sock"]
-            one = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            one = forked.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             stack.callback(one.kill)
             running.append(stack.enter_context(one))
         for one in running:

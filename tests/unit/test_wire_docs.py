@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs" / "wire.md").read_text()
 FIELDS = {
     "accepted": {"id", "state"},
     "upload": {"digest", "bytes", "have", "whole"},
+    "image": {"id", "digest", "format", "bytes", "offset", "data"},
     "status": {"id", "state"},
     "state": {"id", "state", "persona", "cycle", "model", "elapsed_s"},
     "token": {"id", "state", "persona", "cycle", "model", "elapsed_s", "text", "pieces", "facet"},

@@ -86,7 +86,7 @@ async def test_a_signal_reaches_whoever_runs_the_loop() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.set_result(context["exception"]))
     async with listening(answer) as (listener, _), raw(zmq.DEALER, listener.bound[0]) as dealer:
         await dealer.send_json({"op": "info"})
-        assert isinstance(await asyncio.wait_for(told, 10), Failed)
+        assert isinstance(await asyncio.wait_for(told, 90), Failed)
 
 
 async def test_a_reply_that_is_no_json_becomes_an_error_and_such_an_event_is_left_out() -> None:
@@ -181,7 +181,7 @@ async def test_a_client_that_comes_back_under_its_routing_id_is_served() -> None
 
 
 async def _gone(client: ClientHandle) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         while not client.closed:
             client.send({"type": "state"}, event=True)
             await asyncio.sleep(0)
@@ -288,7 +288,7 @@ async def test_stopping_is_bounded_when_a_handler_hangs() -> None:
     async with listening(hang, linger_s=0.1) as (listener, _), raw(zmq.DEALER, listener.bound[0]) as dealer:
         await dealer.send_json({"op": "info"})
         await begun.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(90):
             await listener.stop()
         assert (await receive(dealer))["code"] == "busy"
         await listener.stop()

@@ -10,12 +10,13 @@ from batos.wire.schemas import OPS, ResultRequest, SendRequest, SubmitRequest
 
 _ID = "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"
 _NAME = "a name is 1 to 128 of the letters A-Z a-z, the digits 0-9 and _, with no digit first"
+_WORD = "a name is 1 to 40 of the letters A-Z a-z, the digits 0-9 and _ -, a letter first"
 _MOMENT = "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"
 LIMITS = PayloadLimits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
-    "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "hooks", "folders",
-    "kernels", "compare.list",
+    "curate", "tools", "tool_offers", "tools_resume", "tool_grants", "effects", "schedules", "notices", "notice_log", "notice_settle",
+    "hooks", "folders", "kernels", "compare.list",
 )  # fmt: skip
 """Ops that need no field."""
 EITHER = ("ingest", "compare.start", "step.open", "step.edit", "step.eval")
@@ -57,6 +58,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "upload": {"digest": "0" * 64, "bytes": 1},
     "show": {"target": "t"},
+    "image": {"id": "m", "digest": "0" * 64},
     "history": {"target": "t"},
     "fork": {"folder": "/f"},
     "diff": {"target": "t", "a": 1.5},
@@ -126,6 +128,8 @@ def test_defaults() -> None:
         ({"op": "submit", "id": "m", "brief": ""}, "invalid_request"),
         ({"op": "submit", "id": "m", "brief": " \n\t\u00a0\u2003"}, "invalid_request"),
         ({"op": "submit", "id": "m", "brief": 3}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": "b", "instructions": 3}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": "b", "instructions": "ä" * 40_000}, "too_large"),
         ({"op": "submit", "id": 3, "brief": "b"}, "invalid_request"),
         ({"op": "submit", "id": "m", "brief": "b", "watch": 1}, "invalid_request"),
         ({"op": "submit", "id": "m", "brief": "b", "priority": True}, "invalid_request"),
@@ -274,6 +278,13 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
         ({"op": "send", "selector": "zähle_"}, f"send: `selector`: 'zähle_' has 'ä' in it; {_NAME}"),
         ({"op": "show", "at": "03f0b3"}, f"show: `at`: '03f0b3' does not fit; {_MOMENT}"),
         ({"op": "show", "at": "yesterday"}, f"show: `at`: 'yesterday' has 'y' in it; {_MOMENT}"),
+        ({"op": "hook_add", "name": "my hook"}, f"hook_add: `name`: 'my hook' has ' ' in it; {_WORD}"),
+        ({"op": "notice_add", "place": ""}, "notice_add: `place`: the text is empty; the least number of characters is 1"),
+        ({"op": "notice_add", "on": []}, "notice_add: `on`: the list is empty; the least number of entries is 1"),
+        (
+            {"op": "folder_add", "depth": "deep"},
+            "folder_add: `depth`: 'deep' is not a choice; allowed are 'auto', 'direct', 'facets' or 'council'",
+        ),
         ({"op": "ingest", "paths": ["a\0b"]}, "ingest: `paths[0]`: 'a\\x00b' has '\\x00' in it; a path cannot have this character"),
     ],
 )

@@ -17,7 +17,7 @@ SMALL_BUFFERS = {"RCVHWM": 1, "RCVBUF": 4096}
 
 async def until_stuck(client: ClientHandle) -> None:
     """Send events until one is dropped; what follows in the same turn of the loop finds the queue full."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             client.send(EVENT, event=True)
             if client.dropped:
@@ -104,6 +104,7 @@ async def test_replies_take_the_place_of_events_up_to_the_bound() -> None:
             for n in range(20):
                 client.send({"type": "status", "n": n})
             assert [entry.event for entry in client.peer.queue] == [False] * 8
+            # private: over the socket it would come some turns of the loop later, when the client may have taken replies
             listener._take(Message(client.key, False, b'{"op": "submit", "id": "ignored", "brief": "b"}'))
             await ask(quick, {"op": "info"})
             assert "ignored" not in [request.mission for request in handler.requests]  # it could not have been answered
@@ -134,7 +135,7 @@ async def test_what_waits_for_a_client_that_vanished_is_let_go() -> None:
             client = handler.clients[0]
             await until_stuck(client)
             client.send({"type": "result"})
-        async with raw(zmq.DEALER, listener.bound[0]) as quick, asyncio.timeout(10):
+        async with raw(zmq.DEALER, listener.bound[0]) as quick, asyncio.timeout(90):
             while not client.closed:
                 await ask(quick, {"op": "info"})
         assert (client.peer.bytes, len(client.peer.queue)) == (0, 0)
@@ -144,6 +145,6 @@ async def test_stopping_is_bounded_when_a_client_does_not_read() -> None:
     async with listening(client_queue=8, linger_s=0.2) as (listener, handler), raw(zmq.DEALER, listener.bound[0], **SMALL_BUFFERS) as slow:
         await ask(slow, {"op": "watch", "id": "m"})
         await until_stuck(handler.clients[0])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(90):
             await listener.stop()
         assert handler.clients[0].closed

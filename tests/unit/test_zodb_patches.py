@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,22 @@ def test_zodb_is_pinned_below_the_version_that_nobody_has_tried() -> None:
 def test_a_thread_may_leave_syncs_out_and_make_up_for_them_at_once(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    monkeypatch.setattr(zodb_patches._thread, "left_out", False, raising=False)
     syncer = zodb_patches.Syncer(storage)
     db = ZODB.DB(storage)
-    with db.transaction() as opened:
-        opened.root()["n"] = 1
-    assert synced
-    synced.clear()
-    monkeypatch.setattr(zodb_patches._thread, "left_out", True, raising=False)
-    with db.transaction() as opened:
-        opened.root()["n"] = 2
+
+    def commit(n: int) -> None:
+        with db.transaction() as opened:
+            opened.root()["n"] = n
+
+    def commit_without_syncs() -> None:
+        zodb_patches.leave_out_syncs()
+        commit(2)
+
+    with ThreadPoolExecutor(1) as syncing, ThreadPoolExecutor(1) as grouping:
+        syncing.submit(commit, 1).result()
+        assert synced
+        synced.clear()
+        grouping.submit(commit_without_syncs).result()
     assert (synced, syncer.behind) == ([], True)
     assert syncer.sync()
     assert len(synced) == 1
@@ -135,3 +142,11 @@ def test_an_object_comes_back_under_its_id(connection: Any) -> None:
     assert connection.get(oid)["n"] == 2
     assert oid in zodb_patches.loaded_oids(connection)
     assert zodb_patches.first_unseen(connection) > connection.root()["again"]._p_serial
+
+
+def test_a_database_is_closed_beside_a_thread_that_has_just_opened_a_connection(tmp_path: Path) -> None:
+    db = ZODB.DB(FileStorage(str(tmp_path / "x.fs")))
+    tm = zodb_patches.Transactions()
+    db.open(transaction_manager=tm)  # and did not begin yet
+    db.close()
+    tm.abort()  # as its `finally` does

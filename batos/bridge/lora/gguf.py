@@ -138,7 +138,7 @@ def check_length(path: Path, header: Header) -> None:
 def write(path: Path, metadata: dict[str, str | int | float], tensors: Iterable[tuple[str, np.ndarray[Any, Any]]]) -> None:
     """Write a GGUF file of F32 tensors, each in numpy's order."""
     listed = list(tensors)
-    keys = b"".join(_packed(key, value) for key, value in metadata.items())
+    keys = b"".join(packed(key, value) for key, value in metadata.items())
     with private_files.renew(path) as file:
         infos = [(name, tuple(reversed(array.shape)), F32) for name, array in listed]
         write_header(file, keys, len(metadata), infos)
@@ -213,7 +213,7 @@ def _pad(file: IO[bytes]) -> None:
     file.write(b"\0" * (-file.tell() % ALIGNMENT))
 
 
-def _packed(key: str, value: str | int | float) -> bytes:
+def packed(key: str, value: str | int | float) -> bytes:
     if isinstance(value, str):
         return _text(key) + struct.pack("<I", _STRING) + _text(value)
     if isinstance(value, int):

@@ -100,8 +100,9 @@ class Dialogue:
         self.images: list[dict[str, Any]] = []  # images for the next turn, as `upload` returned them
         self.last: str | None = None  # the mission that the next turn follows
         self.under_way: str | None = None  # the mission that runs now
+        self._accepted = False  # True if the daemon confirmed that it has that mission
         self._before: dict[str, str] = {}  # the bookmark's record before this turn
-        self._daemon: tuple[int, float] = (0, 0.0)  # the daemon's process id, and its start by this machine's clock
+        self._daemon: tuple[int, float, float] = (0, 0.0, 0.0)  # process id; earliest and latest start by this machine's clock
 
     # --- turns
 
@@ -145,7 +146,7 @@ class Dialogue:
     async def _take(self, turn: dict[str, str]) -> bool:
         self._before = self._bookmark.read() or {}
         self._bookmark.keep(turn)
-        self.under_way = turn["id"]
+        self.under_way, self._accepted = turn["id"], False
         more: dict[str, Any] = {name: turn[name] for name in _FIELDS if name in turn}
         more["images"] = json.loads(turn.get("images", "[]"))
         try:
@@ -159,7 +160,7 @@ class Dialogue:
 
     async def _follow(self, id: str) -> bool:
         """Show a mission until it has ended, across any restarts of the daemon. Return True if it is COMPLETE."""
-        self.under_way = id
+        self.under_way, self._accepted = id, True
         await self._known()
         answered: set[int] = set()
         while True:
@@ -213,7 +214,10 @@ class Dialogue:
             self._unsaid()
             self._screen.told("(stopped before the daemon had it)")
         except DaemonUnavailable:
-            self._screen.told(f"(no daemon answers; once one does, `batos cancel {id}` takes it back, and `batos watch {id}` shows it)")
+            told = f"once one does, `batos cancel {id}` takes it back, and `batos watch {id}` shows it"
+            if not self._accepted:
+                told = "it may not have this turn; `batos chat --last` gives it, once one does"
+            self._screen.told(f"(no daemon answers; {told})")
         else:
             if self.last != id:
                 self._mark(id)
@@ -246,9 +250,16 @@ class Dialogue:
 
     async def _known(self) -> bool:
         """Return True if the daemon is the same process as at the last call: another one thinks an answer through again."""
-        info = await self._again(self._client.info)
-        before, self._daemon = self._daemon, (int(info.get("pid", 0)), time.monotonic() - float(info.get("uptime_s", 0)))
-        return before[0] == self._daemon[0] and self._daemon[1] - before[1] < _CLOCK_S
+        before, self._daemon = self._daemon, await self._again(self._process)
+        (pid, earliest, latest), (now, not_before, not_after) = before, self._daemon
+        return pid == now and not_before <= latest + _CLOCK_S and earliest <= not_after + _CLOCK_S
+
+    async def _process(self) -> tuple[int, float, float]:
+        """Return the daemon's process id, and between which moments it started. A slow reply widens the span."""
+        asked = time.monotonic()
+        info = await self._client.info()
+        pid, uptime_s = int(info.get("pid", 0)), float(info.get("uptime_s", 0))
+        return pid, asked - uptime_s, time.monotonic() - uptime_s
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the reply to a request that may be repeated. Wait while no daemon answers or the daemon is busy."""

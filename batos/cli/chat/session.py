@@ -23,6 +23,7 @@ from batos.wire import Client
 _COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?\s*", re.DOTALL)  # a path has a second / and is not a command
 _NOBODY = "anyone"  # word for no particular persona
 _NONE = "none"  # word for no image
+_ALONE = ("/help", "/new", "/show", "/undo")  # commands without an argument
 HELP = {
     "/help": ("", "these commands"),
     "/new": ("", "a new conversation"),
@@ -78,13 +79,15 @@ class Commands:
     async def do(self, line: str) -> None:
         """Run a command.
 
-        :raises InvalidInput: for an unknown command, with the nearest known one.
+        :raises InvalidInput: for an unknown command, with the nearest known one; for words after a command that takes none.
         """
         found = _COMMAND.fullmatch(line)
         assert found is not None
         command, word = f"/{found[1].lower()}", (found[2] or "").strip()
         if command not in self._does:
             raise InvalidInput(f"no command {command!r}{nearest(command, HELP)}; /help lists them. A space before it makes it a brief")
+        if word and command in _ALONE:
+            raise InvalidInput(f"{command} takes no words, got {one_line(word)!r}; write {command} alone. Nothing was done")
         await self._does[command](word)
 
     def _told(self, name: str, value: str | None, otherwise: str) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import keyword
 
 from batos.guardian.rules.base import Rule
-from batos.guardian.subject import AuditSubject, FunctionNode
+from batos.guardian.subject import A_SELECTOR, AuditSubject, FunctionNode, is_selector
 
 ID = "shape"
-A_SELECTOR = "A selector is a public ASCII name: letters, digits and _, none of them _ first."
 
 
 def find_method(subject: AuditSubject) -> None:
@@ -30,11 +28,6 @@ def find_method(subject: AuditSubject) -> None:
     _check_name(subject, definitions[0])
     if _is_stub(definitions[0].body):
         subject.refuse(ID, definitions[0], "the method does nothing", "Write its body; no `pass`, no `...`, no NotImplementedError.")
-
-
-def is_selector(name: str) -> bool:
-    """Return True if a method may have this name: a source with another name is never accepted."""
-    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 def _check_name(subject: AuditSubject, method: FunctionNode) -> None:

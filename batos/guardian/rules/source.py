@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import warnings
 
@@ -40,7 +41,8 @@ TEXT_RULE = Rule(
 
 
 SYNTAX_ID = "parse"
-_FAILURES = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
+_FAILURES = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, SystemError)
+_PARSES = 5  # an interpreter counts the depth of trees for all threads as one, and may fail where two parse at once (CPython issue 106905)
 
 
 def parse(subject: AuditSubject) -> None:
@@ -48,12 +50,20 @@ def parse(subject: AuditSubject) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(subject.source)
+            tree = _parsed(subject.source)
             compile(subject.source, "<method>", "exec", dont_inherit=True)
     except _FAILURES as error:
         _report(subject, error)
     else:
         subject.tree = tree
+
+
+def _parsed(source: str) -> ast.Module:
+    """Parse a source, again where the interpreter miscounted its depth (CPython issue 106905)."""
+    for _ in range(_PARSES - 1):
+        with contextlib.suppress(SystemError):
+            return ast.parse(source)
+    return ast.parse(source)
 
 
 def _report(subject: AuditSubject, error: BaseException) -> None:

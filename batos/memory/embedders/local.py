@@ -97,7 +97,7 @@ class LocalEmbedder:
         :param cache: folder of the exported ONNX models, with a folder for each digest of weights.
         :param batch: texts computed at a time; another caller's come between two batches.
         """
-        self._backend, self._folder, self._cache, self._batch = backend, folder, cache, batch
+        self.backend, self._folder, self._cache, self._batch = backend, folder, cache, batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         self._turn = ShortFirst()
         self._model: Any = None
@@ -141,26 +141,26 @@ class LocalEmbedder:
         source = self._folder or _packaged()
         if not (source / "modules.json").is_file():
             raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting memory.embedder_folder")
-        library = _library("sentence_transformers", "transformers", *(() if self._backend == "torch" else ("optimum", "onnxruntime")))
+        library = _library("sentence_transformers", "transformers", *(() if self.backend == "torch" else ("optimum", "onnxruntime")))
         library["transformers"].logging.set_verbosity_error()
         # it advises to save the exported model, which BAT OS does itself
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
         digest = digest_of(source)
         arguments: dict[str, Any] = {"local_files_only": True}
         try:
-            if self._backend == "torch":
+            if self.backend == "torch":
                 model = library["sentence_transformers"].SentenceTransformer(str(source), **arguments)
             else:
-                folder, file = exported(library["sentence_transformers"], source, self._cache / digest, self._backend)
+                folder, file = exported(library["sentence_transformers"], source, self._cache / digest, self.backend)
                 arguments |= {"backend": "onnx", "model_kwargs": {"file_name": file, "export": False}}
                 model = library["sentence_transformers"].SentenceTransformer(str(folder), **arguments)
         except (OSError, RuntimeError, ValueError, ImportError) as e:
-            where = source if self._backend == "torch" else f"{source} (exported to {self._cache / digest}, which may be deleted)"
-            raise EmbedderFailed(f"the {self._backend} embedder in {where} cannot be loaded: {e}") from e
+            where = source if self.backend == "torch" else f"{source} (exported to {self._cache / digest}, which may be deleted)"
+            raise EmbedderFailed(f"the {self.backend} embedder in {where} cannot be loaded: {e}") from e
         model.max_seq_length = _tokens(model)
         self._model = model
         dimensions = len(self._encoded(["probe"])[0])
-        kind = "sentence-transformers" if self._backend == "torch" else self._backend
+        kind = "sentence-transformers" if self.backend == "torch" else self.backend
         name, place = (self._folder.name, str(self._folder)) if self._folder else (PACKAGED, "")
         self._identity = Identity(kind, name, f"{digest}.{NORMALISATION}", dimensions, place)
 
@@ -199,7 +199,7 @@ class LocalEmbedder:
         return unit_rows(rows, len(texts), self._name())
 
     def _name(self) -> str:
-        return f"the {self._backend} embedder in {self._folder or PACKAGE}"
+        return f"the {self.backend} embedder in {self._folder or PACKAGE}"
 
 
 def _tokens(model: Any) -> int:

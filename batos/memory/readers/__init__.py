@@ -10,6 +10,7 @@ import functools
 import importlib
 import itertools
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from batos.errors import BatosError, Unreadable
 from batos.memory.drafts import Draft, DraftPart, Turn
 from batos.memory.readers import charset
 
-VERSION = 1
+VERSION = 4
 """Version of the readers. Increase it when the readers can read more; the daemon then tries refused files again."""
 PACKAGES = ("selectolax", "pypdf", "cryptography", "mammoth", "python_calamine", "striprtf")
 """Packages of the extra `documents` that the readers need."""
@@ -28,6 +29,8 @@ _SUFFIXES = {
     ".pdf": "pdf",
     **dict.fromkeys((".docx", ".docm", ".dotx", ".pptx", ".pptm", ".ppsx", ".odt", ".ott", ".odp", ".epub"), "packed"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "sheets"),
+    **dict.fromkeys((".fodt", ".fods", ".fodp"), "flat"),
+    **dict.fromkeys((".srt", ".vtt", ".sbv"), "subtitles"),
     **dict.fromkeys((".csv", ".tsv"), "tables"),
     **dict.fromkeys((".eml", ".mbox", ".mht", ".mhtml"), "mail"),
     **dict.fromkeys((".ipynb", ".canvas", ".opml", ".ics", ".ical", ".vcf", ".rtf"), "structured"),
@@ -41,7 +44,7 @@ _SUFFIXES = {
         "code",
     ),
 }  # fmt: skip
-_TEXTS = (".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex", ".srt", ".vtt", "")
+_TEXTS = (".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex", "")
 SUFFIXES = frozenset((*_SUFFIXES, *_TEXTS))
 """Suffixes of the files that an ingest of a folder reads. A file that is named itself is read whatever its suffix."""
 _OLD = {".doc": "docx", ".ppt": "pptx", ".pps": "pptx", ".msg": "eml", ".wpd": "odt", ".pages": "docx", ".key": "pptx", ".numbers": "xlsx"}
@@ -49,12 +52,16 @@ _OLD = {".doc": "docx", ".ppt": "pptx", ".pps": "pptx", ".msg": "eml", ".wpd": "
 _MODULES = {
     "read_text": "batos.memory.readers.plain_text",
     "read_code": "batos.memory.readers.plain_text",
-    "read_conversation": "batos.memory.readers.plain_text",
+    "read_conversation": "batos.memory.readers.conversation",
+    "read_messages": "batos.memory.readers.conversation",
+    "read_page": "batos.memory.readers.conversation",
     "read_markdown": "batos.memory.readers.plain_text",
     "read_tables": "batos.memory.readers.plain_text",
+    "read_subtitles": "batos.memory.readers.plain_text",
     "read_sheets": "batos.memory.readers.office",
+    "read_flat": "batos.memory.readers.office",
     "read_packed": "batos.memory.readers.office",
-    "read_structured": "batos.memory.readers.office",
+    "read_structured": "batos.memory.readers.notes",
     "read_html": "batos.memory.readers.html",
     "read_mail": "batos.memory.readers.mail",
     "read_pdf": "batos.memory.readers.pdf",
@@ -62,6 +69,8 @@ _MODULES = {
 """Function that reads a kind of file -> its module, imported on first use: most of them load packages."""
 _PACKED, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _HEAD = 1024
+_FOLDED = re.compile(rb"(?<=[\x80-\xff])\r?\n[ \t](?=[\x80-\xbf])")  # lines of calendars are folded within characters, too
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PIECE_CHARS = 1 << 17  # characters of text that `serve` yields at once
 _PIECE_TURNS = 2000
 _PIECE_BYTES = 100  # bytes, about, of a piece beside its text
@@ -80,10 +89,34 @@ def read(name: str, data: bytes, deep: int = 0) -> Draft:
     path = pathlib.PurePath(name)
     kind = kind_of(path.suffix.lower(), data)
     draft = _drafted(kind, path, data, deep)
+    if any(map(_SURROGATE.search, (draft.title, *(text for part in draft.parts for text in (part.title, part.text))))):
+        draft = _without_surrogates(draft)
     for part in draft.parts:
         charset.check_words(part.text)
     parts = [part._replace(title=_cut(part.title)) for part in draft.parts]
     return draft._replace(title=_cut(draft.title), parts=parts, told=_in_short(draft.told))
+
+
+def _without_surrogates(draft: Draft) -> Draft:
+    """Return a draft whose halves of characters, as escapes of RTF and JSON write them, are characters; a half alone is
+    replaced.
+    """
+    parts = []
+    for part in draft.parts:
+        pieces: list[str] = []
+        places = {0: 0}  # where a turn begins or ends, before -> after
+        at = 0
+        for place in sorted({len(part.text), *(place for turn in part.turns for place in (turn.start, turn.end))}):
+            pieces.append(_joined(part.text[at:place]))
+            places[place] = places[at] + len(pieces[-1])
+            at = place
+        turns = tuple(Turn(places[turn.start], places[turn.end], turn.speaker) for turn in part.turns)
+        parts.append(part._replace(text="".join(pieces), title=_joined(part.title), turns=turns))
+    return draft._replace(title=_joined(draft.title), parts=parts, tags=tuple(map(_joined, draft.tags)))
+
+
+def _joined(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _cut(title: str) -> str:
@@ -121,6 +154,10 @@ def kind_of(suffix: str, data: bytes) -> str:
         raise Unreadable(f"its name says {suffix[1:].upper()}, its content does not: is it a download that failed?")
     if start.startswith(b"{\\rtf"):
         return "structured"
+    if kind in ("text", "code", "flat") and b"<office:document" in head:
+        return "flat"
+    if kind == "flat":
+        return "text"
     return "html" if kind == "text" and start[:15].lower().startswith((b"<!doctype html", b"<html")) else kind
 
 
@@ -179,11 +216,13 @@ def drafted(lists: list[Any]) -> Draft:
 def _drafted(kind: str, path: pathlib.PurePath, data: bytes, deep: int) -> Draft:
     if kind in ("pdf", "packed"):
         return _read_by(kind, f"read_{kind}", path, data)
+    if kind == "flat":
+        return _read_by("document", "read_flat", path, data)
     if kind == "sheets":
         return _read_by("tables", "read_sheets", path, data)
     if kind == "mail":
         return _read_by(kind, f"read_{kind}", path, data, functools.partial(read, deep=deep + 1), deep)
-    found = charset.decoded(data)
+    found = charset.decoded(_FOLDED.sub(b"", data) if kind == "structured" else data)
     draft = None
     if kind == "structured" and found.text.startswith("{\\rtf"):
         path = path.with_name(f"{path.stem or 'document'}.rtf")
@@ -194,11 +233,16 @@ def _drafted(kind: str, path: pathlib.PurePath, data: bytes, deep: int) -> Draft
             if "needs the package" in e.message:
                 raise
             kind, found = "text", found._replace(told=(*found.told, f"{e.message}: read as plain text"))
-    elif kind in ("text", "tables"):
-        reader = "conversation" if kind == "text" else kind
-        draft = _guarded(reader, f"read_{reader}", path, found.text)
+    elif kind == "code" and path.suffix.lower() == ".json":
+        draft = _guarded("conversation", "read_messages", path, found.text)
+    elif kind == "html":
+        draft = _guarded("conversation", "read_page", path, found.text)
+    elif kind in ("text", "tables", "subtitles"):
+        draft = _guarded("text", "read_subtitles", path, found.text) if kind != "tables" else None
+        reader = "tables" if kind == "tables" else "conversation"
+        draft = draft or _guarded(reader, f"read_{reader}", path, found.text)
     if draft is None:
-        kind = "text" if kind == "tables" else kind
+        kind = "text" if kind in ("tables", "subtitles") else kind
         draft = _read_by(kind, f"read_{kind}", path, found.text)
     return draft._replace(told=(*found.told, *draft.told))
 

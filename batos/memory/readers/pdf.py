@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import pathlib
 import re
@@ -18,7 +19,7 @@ from batos.memory.drafts import Draft, DraftPart
 
 _LOCKED = "it is encrypted with a password; save it without one, for example with `qpdf --decrypt`"
 _CRYPTO = "it is encrypted, and reading it needs the package 'cryptography': pip install 'batos[documents]'"
-_HYPHEN = re.compile(r"(?<=[^\W\d_A-Z])-\n(?=[a-zà-öø-ÿß-þ])")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\xad]\n(?=([^\W\d_]))")
 _SPACED = re.compile(r"(?<!\S)(?:[^\W_] ){3,}[^\W_](?!\S)")
 """Matches letters that were placed one by one: `I N V O I C E`."""
 _NO_TITLE = re.compile(
@@ -29,6 +30,7 @@ _NOTES = frozenset(
     ("/Text", "/FreeText", "/Highlight", "/Underline", "/StrikeOut", "/Squiggly", "/Caret", "/Square", "/Circle", "/Line", "/Ink", "/Stamp")
 )
 _OFF = ("", "/Off")
+_NAMES, _NAME_CHARS = 5, 60  # greatest number of attached files that are named, and the characters of each name
 _HEAD = 1024  # bytes within which a PDF starts
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # pypdf logs every flaw that it repairs
 
@@ -54,7 +56,7 @@ def _draft(path: pathlib.PurePath, data: bytes) -> Draft:
         raise Unreadable(_LOCKED)
     parts, bare = [], []
     for number, page in enumerate(pdf.pages, 1):
-        text = _text(page.extract_text())
+        text = tidied(page.extract_text())
         if not text.strip():
             bare.append(number)
         parts.append(DraftPart(text + "".join(_beside(page)), f"page {number}"))
@@ -63,14 +65,31 @@ def _draft(path: pathlib.PurePath, data: bytes) -> Draft:
     about = pdf.metadata
     title, when = (about.title if about else None), (about.creation_date_raw if about else None)
     named = " ".join(str(title or "").replace("\x00", "").strip("() ").split())
-    told = (f"{_pages(bare)} of {len(parts)} have no text, only pictures: run it through OCR, for example `ocrmypdf`",) if bare else ()
+    told = [f"{_pages(bare)} of {len(parts)} have no text, only pictures: run it through OCR, for example `ocrmypdf`"] if bare else []
+    if names := _attached(pdf):
+        told.append(f"files that are attached to it were not read: {', '.join(names)}")
     name = path.stem if not named or _NO_TITLE.match(named) else named
-    return Draft("pdf", name, parts, day=drafts.day_in_name(str(when or "").removeprefix("D:")[:8]), told=told)
+    return Draft("pdf", name, parts, day=drafts.day_in_name(str(when or "").removeprefix("D:")[:8]), told=tuple(told))
 
 
-def _text(text: str) -> str:
-    joined = _HYPHEN.sub("", text.replace("\xad\n", "")).replace("\x00", "")
+def _attached(pdf: PdfReader) -> list[str]:
+    """Return the names of the files that are attached to a PDF, as far as its list of them is whole."""
+    try:
+        return [" ".join(str(name).split())[:_NAME_CHARS] for name in itertools.islice(pdf.attachments, _NAMES)]
+    except (PyPdfError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return []
+
+
+def tidied(text: str) -> str:
+    """Return the text of a page, without hyphens that part words at ends of lines, and without spaces that part letters."""
+    joined = _HYPHEN.sub(_joined, text).replace("\x00", "")
     return _SPACED.sub(lambda found: found[0].replace(" ", ""), joined) + "\n"
+
+
+def _joined(found: re.Match[str]) -> str:
+    """Return nothing for the hyphen that parts a word at the end of a line, in any script; one before a capital is the word's own."""
+    own = found[0][0] == "\xad" or (found[1].islower() and not found.string[found.start() - 1].isupper())
+    return "" if own else found[0]
 
 
 def _pages(numbers: Sequence[int]) -> str:

@@ -1,8 +1,5 @@
-"""Readers of plain text: prose, conversations, source code, Markdown and tables.
+"""Readers of plain text: prose, subtitles, source code, Markdown and tables.
 
-* Conversations: lines that begin with a time and a name, or with a name alone, under or with dates. Exports of WhatsApp, Telegram, LINE and
-  IRC are read, and texts written like them; each turn becomes a chunk. A line with a time before the name begins a turn of any speaker: an
-  unknown number, a name with an emoji. A program's own notice ("Anna joined") has no speaker.
 * Source code: a part begins where a line begins a definition at the margin; small ones are joined.
 * Markdown: a part for each heading, named by the path of headings. Front matter is a part of its own, with title, day and tags.
 * Tables (CSV and similar): each row repeats the names of its columns, in whatever chunk it is.
@@ -11,20 +8,51 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
+import itertools
 import pathlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from batos.memory import drafts
-from batos.memory.drafts import Draft, DraftPart, Outline, Turn
+from batos.memory.drafts import Draft, DraftPart, Outline
 
 
 def read_text(path: pathlib.PurePath, text: str) -> Draft:
     """Return the whole text as one part; its day is that in its name, if there is one."""
     return Draft("text", path.stem, [DraftPart(text)], day=drafts.day_in_name(path.stem))
+
+
+_CUE = re.compile(r"[ \t]*(?:\d{1,3}:)?\d{1,2}:\d\d[.,]\d{1,3}(?:[ \t]*-->[ \t]*|,)(?:\d{1,3}:)?\d{1,2}:\d\d[.,]\d{1,3}(?:[ \t][^\n]*)?\Z")
+"""Matches the line of a subtitle that says from when to when it is shown."""
+_CUE_SHARE = 0.2  # least share of such lines in a text that consists of subtitles
+_VOICE = re.compile(r"<v(?:\.[\w.-]{1,40})?[ \t]([^<>\n]{1,80})>")
+_CUE_MARK = re.compile(r"</?[A-Za-z\d][^<>\n]{0,80}>|\{\\[^{}\n]{1,40}\}")
+_NOT_SHOWN = ("WEBVTT", "NOTE", "STYLE", "REGION")
+
+
+def read_subtitles(path: pathlib.PurePath, text: str) -> Draft | None:
+    """Return what subtitles say, without times and numbers, each line once, and who says it; None for a text that has none."""
+    lines = [line.strip() for line in text.split("\n")]
+    times = {at for at, line in enumerate(lines) if _CUE.match(line)}
+    if len(times) < 2 or len(times) < _CUE_SHARE * sum(map(bool, lines)):
+        return None
+    is_web = lines[0].startswith(_NOT_SHOWN[0])
+    said: list[str] = []
+    skipping = False
+    for at, line in enumerate(lines):
+        begins = not at or not lines[at - 1]
+        skipping = bool(line) and (skipping or (is_web and begins and line.split()[0] in _NOT_SHOWN))
+        is_number = at + 1 in times and (line.isdecimal() or (is_web and begins))
+        if not line or skipping or at in times or is_number:
+            continue
+        shown = " ".join(html.unescape(_CUE_MARK.sub("", _VOICE.sub(r"\1: ", line))).split())
+        if shown and shown not in said[-2:]:  # captions that roll show a line twice
+            said.append(shown)
+    title = lines[0].removeprefix(_NOT_SHOWN[0]).strip(" -\t") if is_web else ""
+    return Draft("text", title or path.stem, [DraftPart("\n".join(said) + "\n")], day=drafts.day_in_name(path.stem))
 
 
 _DEFINITION = re.compile(
@@ -33,11 +61,22 @@ _DEFINITION = re.compile(
     re.MULTILINE,
 )
 _NAME = re.compile(r"(?:def|class|fn|func|function|struct|enum|impl|trait|interface|module|type|object|namespace)\s+([\w.:<>]+)")
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})|u([\da-fA-F]{4})|.)", re.DOTALL)
 _TOGETHER = 2000  # characters up to which definitions share a part
 
 
+def _unescaped(found: re.Match[str]) -> str:
+    """Return a letter beyond ASCII instead of its number; any other escape stays."""
+    if found[1]:
+        return chr(0x10000 + ((int(found[1], 16) & 0x3FF) << 10) + (int(found[2], 16) & 0x3FF))
+    letter = chr(int(found[3], 16)) if found[3] else ""
+    return letter if letter > "\xa0" and letter.isprintable() else found[0]
+
+
 def read_code(path: pathlib.PurePath, text: str) -> Draft:
-    """Return its definitions; the name of each part is that of its first one."""
+    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON are written as they are read."""
+    if path.suffix.lower() in (".json", ".jsonl"):
+        text = _ESCAPE.sub(_unescaped, text)
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     parts, begin = [], 0
     for at in [*starts[1:], len(text)]:
@@ -49,144 +88,15 @@ def read_code(path: pathlib.PurePath, text: str) -> Draft:
     return Draft("code", path.name, parts)
 
 
-_MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
-_DATE = (
-    r"(?:\d{1,4}[./-][ ]?\d{1,2}[./-][ ]?\d{2,4}\.?(?!\d)|\d{4}[ ]?[年년][ ]?\d{1,2}[ ]?[月월][ ]?\d{1,2}[ ]?[日일]"
-    r"|\d{1,2}\.?[ ][^\W\d_]{3,10}\.?,?[ ]\d{4})(?:\([^()\n]{1,6}\))?"
-)
-_TIME = r"(?:[AaPp][Mm][ ]|上午|下午|오전[ ]|오후[ ])?\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?:[ \u202f\xa0]?[AaPp]\.?[ ]?[Mm]\.?)?"
-_STAMP = rf"(?:{_DATE}(?:[ ,T\u202f\xa0]{{1,3}}(?:(?:um|at|à|alle|a las|om)[ ])?{_TIME})?|{_TIME})"
-_STAMPED = re.compile(
-    rf"[{_MARKS}]{{0,3}}(?:\[(?P<a>{_STAMP})\]|\((?P<b>{_STAMP})\)|(?P<c>{_STAMP}))(?:[ \u202f]{{0,2}}[-–—:,])?[ \t\u202f]{{0,2}}"
-)
-_NICK = re.compile(r"<(?P<name>[^<>\s]{1,40})>[ \t]")
-_ANYBODY = re.compile(
-    rf"[{_MARKS}~ *]{{0,4}}(?P<name>[^\n:：\t=\[\]{{}}<>|]{{1,60}}?)[ \xa0\u202f*]{{0,3}}(?::\*{{0,2}}(?=[ \t\u202f\n]|\Z)|：|\t)"
-)
-_NAMED = re.compile(
-    r"\*{0,2}(?P<name>[^\W\d_][\w.'’-]*+(?:[ ][^\W\d_][\w.'’-]*+){0,3}(?:[ ]?\(\w{1,40}\))?(?:[ ][^\w\s:]{1,6})?)\*{0,2}"
-    r"(?::\*{0,2}(?=[ \t])|：)"
-)
-_TELEGRAM = re.compile(rf"(?P<name>[^\n\[\]]{{1,60}}?),?[ ]\[(?P<a>{_DATE}[ ,]{{1,2}}{_TIME})\]:?[ \t]*(?=\n|\Z)")
-_PHONE = re.compile(r"[+(]?[\d\xa0 ()/.-]{6,24}\Z")
-_LINE_CHARS = 240  # characters of the start of a line that are looked at
-_HEADING_CHARS = 80  # greatest number of characters of a line that dates a session
-_SHARE = 0.5  # share of lines that start a turn above which the text is a conversation
-_STAMPED_SHARE = 0.1  # the same share for texts in which each turn has a time
-_FEWEST = 4  # least number of turns
-_WORDS = 6  # greatest number of words of a name
-_FIELDS = frozenset(
-    (
-        "note", "notes", "todo", "date", "from", "to", "subject", "cc", "re", "fw", "fwd", "title", "author", "tags", "summary", "abstract",
-        "url", "http", "https", "see", "warning", "info", "error", "errors", "warn", "debug", "trace", "fatal", "critical", "notice",
-        "severe", "exception", "caused by", "at",
-    )
-)  # fmt: skip
-"""Words before a colon that are not names: fields, and log levels."""
-
-
-class _Begins(NamedTuple):
-    """Start of a line in a conversation: a time, a name (empty for a notice without a speaker), or both."""
-
-    name: str
-    stamp: str = ""
-
-
-def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
-    """Return the conversation that a text is; None for one that is none."""
-    lines = text.splitlines(keepends=True)
-    marks = [_begins(line[:_LINE_CHARS]) for line in lines]
-    said = [mark for mark in marks if mark and mark.name]
-    speakers = {mark.name.casefold() for mark in said}
-    stamped = sum(bool(mark.stamp) for mark in said)
-    filled = sum(bool(line.strip()) for line in lines)
-    if speakers & _FIELDS or len(said) < _FEWEST:
-        return None
-    if stamped * 2 > len(said):  # in a text with times, names without a time are words before a colon
-        marks = [mark if mark and mark.stamp else None for mark in marks]
-        speakers = {mark.name.casefold() for mark in marks if mark and mark.name}
-        if stamped < filled * _STAMPED_SHARE or not 2 <= len(speakers) < len(said):
-            return None
-    elif len(said) < filled * _SHARE or not 2 <= len(speakers) <= len(said) / 2:
-        return None
-    order, sure = drafts.date_order(mark.stamp for mark in marks if mark)
-    told = () if sure else ("its dates may have the day or the month first: read with the day first",)
-    return Draft("conversation", path.stem, _sessions(lines, marks, order), day=drafts.day_in_name(path.stem), told=told)
-
-
-def _begins(line: str) -> _Begins | None:
-    """Return the start of a line that begins a turn; None for a line that continues one."""
-    if found := _TELEGRAM.match(line):
-        return _Begins(_name(found["name"]), found["a"])
-    if found := _STAMPED.match(line):
-        stamp, rest = found["a"] or found["b"] or found["c"], line[found.end() :]
-        named = _NICK.match(rest) or _ANYBODY.match(rest)
-        name = _name(named["name"]) if named else ""
-        if not found["c"] or name:
-            return _Begins(name, stamp)
-        dashed = line[: found.end()].rstrip()[-1:] in "-–—"
-        return _Begins("", stamp) if dashed else None
-    if named := _NICK.match(line) or _NAMED.match(line):
-        return _Begins(named["name"].strip())
-    return None
-
-
-def _name(words: str) -> str:
-    """Return the text if it is a name; else an empty text."""
-    name = words.strip(" \t*~\xa0\u202f" + "\u200e\u200f\u202a\u202c")
-    is_name = any(char.isalpha() for char in name) or _PHONE.match(name) is not None
-    return name if is_name and len(name.split()) <= _WORDS else ""
-
-
-def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list[DraftPart]:
-    """Return a part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
-    parts: list[DraftPart] = []
-    held: list[tuple[str, str]] = []  # turns: text and speaker
-    ahead, title, day, blank = "", "", 0, True  # text before the next turn, its title, its day, and True if the last line was blank
-
-    def close() -> None:
-        if held:
-            parts.append(_part(held, title, day))
-            held.clear()
-
-    for line, mark in zip(lines, marks, strict=True):
-        if mark:
-            named = drafts.day_in(mark.stamp, order)
-            if named and named != day:
-                close()
-                title, day = "", named
-            held.append((ahead + line, mark.name))
-            ahead = ""
-        elif (named := drafts.day_in(line[:_LINE_CHARS], order)) and len(line.strip()) <= _HEADING_CHARS and (blank or line[0] in "#=*-["):
-            close()
-            title, day, ahead = line.strip(" \t\n#=*-[]"), named, ahead + line
-        elif held and not ahead:
-            held[-1] = (held[-1][0] + line, held[-1][1])
-        else:
-            ahead += line
-        blank = not line.strip()
-    if held:
-        held[-1] = (held[-1][0] + ahead, held[-1][1])
-    close()
-    return parts
-
-
-def _part(held: list[tuple[str, str]], title: str, day: int) -> DraftPart:
-    text, turns = [], []
-    at = 0
-    for words, speaker in held:
-        turns.append(Turn(at, at + len(words), speaker))
-        text.append(words)
-        at += len(words)
-    return DraftPart("".join(text), title, day, tuple(turns))
-
-
 _FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)")
-_MARKS_MARKDOWN = re.compile(r"[*_`]++|!?\[([^\[\]]*+)\]\([^()]*+\)")
+_MARKS_MARKDOWN = re.compile(r"`++|(?<!\s)\*++|\*++(?!\s)|(?<!\w)_++(?=\S)|(?<=[^\s_])_++(?!\w)|!?\[([^\[\]]*+)\]\([^()]*+\)")
+"""Matches marks that a reader does not see; in `my_file_name` and `2 * 3` they are characters."""
 _FRONT_LINES = 500  # greatest number of lines of front matter
 _UNDERLINED_CHARS = 120  # greatest number of characters of an underlined heading: longer text is a paragraph with a rule below it
 _FIELD = re.compile(r"""["']?([^\W\d_][\w.-]*(?: [\w.-]+){0,2})["']?[ \t]*:(?:[ \t]+(.*)|[ \t]*)\Z""")
 _TITLES, _DAYS, _TAGS = ("title",), ("date", "created", "day"), ("tags", "tag", "keywords")
+_BLOCKS = ("|", ">", "|-", ">-", "|+", ">+")
+"""Marks of a text in the lines below."""
 _FRONT_TITLE = "properties"
 """Title of the part that holds the front matter."""
 
@@ -236,6 +146,8 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
     """Return the fields of a mapping; none if a line neither is a field nor belongs to one: then it is prose, and not YAML."""
     fields: dict[str, list[str]] = {}
     name = ""
+    flows: set[str] = set()  # names of lists that go on in other lines
+    folded: set[str] = set()  # names of texts that do
     for line in lines:
         solid = line.strip()
         if not solid or solid.startswith("#"):
@@ -243,12 +155,21 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
         field = _FIELD.match(line.rstrip("\n")) if not line[0].isspace() else None
         if field:
             name = field[1].lower()
-            fields[name] = _values(field[2] or "")
+            said = (field[2] or "").strip()
+            fields[name] = _values(said)
+            if said.startswith("[") and "]" not in said:
+                flows.add(name)
+            elif said in _BLOCKS:
+                folded.add(name)
         elif not name or not (line[0].isspace() or solid.startswith("- ") or solid in ("-", "]", "}")):
             return {}
         elif solid.startswith("- "):
             fields[name] += _values(solid[2:])
-        elif not fields[name] or fields[name][-1:] == ["["]:
+        elif name in flows:
+            fields[name] += _values(f"[{solid.strip('[]')}]")
+        elif name in folded:
+            fields[name] = [" ".join((*fields[name], solid))]
+        elif not fields[name]:
             fields[name] += _values(solid)
     return fields
 
@@ -256,8 +177,10 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
 def _values(text: str) -> list[str]:
     """Return a scalar, or the items of a list in one line."""
     text = text.strip()
-    if text in ("|", ">", "|-", ">-", "|+", ">+"):
+    if text in _BLOCKS:
         return []
+    if text[:1] in ("'", '"') and text.count(text[0]) == 2 and text[-1:] == text[0]:
+        return [text[1:-1].strip()] if text[1:-1].strip() else []
     parts = text.strip("[]").split(",") if text.startswith("[") or ("," in text and " " not in text.replace(", ", ",")) else [text]
     return [value for part in parts if (value := part.strip().strip("\"'"))]
 
@@ -319,64 +242,101 @@ def _plain(words: str) -> str:
 
 
 TABLE_KIND = "table"
-_DELIMITERS = ",;\t|"
+_DELIMITERS = ";\t|,"  # a comma may be the mark of decimals in all rows alike
 _LOOKED_AT = 50  # lines that decide on the separator of columns
 _FIT = 0.8  # least share of these lines with the most common number of columns
 _NAME_CHARS = 80  # greatest number of characters of a column's name
 _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
+_PERIOD = re.compile(r"(?:(?:19|20)\d\d(?:[-/.]\d\d?){0,2}|(?:\d\d?[-/.]){1,2}(?:19|20)\d\d)\Z")
+"""Matches a year, month or day, which may name a column."""
+_SEPARATOR = re.compile(r"sep=(.)\n", re.IGNORECASE)  # first line for a spreadsheet program
 
 
 def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
     """Return the draft of a table; None for a text without rows."""
-    delimiter = _delimiter(text)
+    said = _SEPARATOR.match(text)
+    text = text[said.end() :] if said else text
+    delimiter = said[1] if said else _delimiter(text)
     if not delimiter:
         return None
     csv.field_size_limit(1 << 26)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if _is_open(text, delimiter) else csv.QUOTE_MINIMAL,
+        skipinitialspace=True,
+    )
     return Draft(TABLE_KIND, path.stem, [DraftPart("".join(table_lines(rows)))], day=drafts.day_in_name(path.stem))
 
 
 def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield a line each row, as Markdown has them; each cell with the name of its column, if the first row has such."""
-    names: list[str] | None = None
-    first: list[str] | None = None
-    for row in rows:
-        cells = [" ".join(cell.split()) for cell in row]
+    """Yield a line each row, as Markdown has them; each cell with the name of its column, if a row has such.
+
+    The names may have a title and notes above them, in rows of fewer cells.
+    """
+    waiting = iter([" ".join(cell.split()) for cell in row] for row in rows)
+    head = [row for row in itertools.islice(waiting, _LOOKED_AT) if any(row)]
+    at = _names_at(head)
+    names = head[at] if at is not None else []
+    for number, cells in enumerate(itertools.chain(head, waiting)):
         if not any(cells):
             continue
-        if first is None:
-            first = cells
-            continue
-        if names is None:
-            names = first if _are_names(first, cells) else []
-            yield f"| {' | '.join(filter(None, first))} |\n"
-        if names:
-            said = [f"{names[at]}: {cell}" if at < len(names) and names[at] else cell for at, cell in enumerate(cells) if cell]
-        else:
+        if at is None or number <= at:
             said = [cell for cell in cells if cell]
+        else:
+            said = [f"{names[place]}: {cell}" if place < len(names) and names[place] else cell for place, cell in enumerate(cells) if cell]
         yield f"| {' | '.join(said)} |\n"
-    if first is not None and names is None:
-        yield f"| {' | '.join(filter(None, first))} |\n"
 
 
-def _are_names(row: list[str], after: list[str]) -> bool:
-    """Return True if a first row names the columns: short, different words above a row with as many cells."""
+def _names_at(rows: Sequence[Sequence[str]]) -> int | None:
+    """Return the place of the row that names the columns; None if there is none."""
+    sizes = [sum(1 for cell in row if cell) for row in rows]
+    usual = max(set(sizes), key=lambda size: (sizes.count(size), size), default=0)
+    full = next((at for at, size in enumerate(sizes) if size >= max(2, usual)), 0)  # what is shorter than the table may stand above it
+    for at in dict.fromkeys((full, 0)):
+        row, after = (rows[at], rows[at + 1]) if at + 1 < len(rows) else ((), ())
+        above = any(cell and value and not _NUMBER.match(cell) and _NUMBER.match(value) for cell, value in zip(row, after, strict=False))
+        if _are_names(row, after) and sizes[at] >= usual - 1 and (above or not at):
+            return at
+    return None
+
+
+def _are_names(row: Sequence[str], after: Sequence[str]) -> bool:
+    """Return True if a row names the columns: short, different words above a row with as many cells. Years may be among them, if the row
+    below has none there.
+    """
     named = [cell for cell in row if cell]
-    words = all(len(cell) <= _NAME_CHARS and not _NUMBER.match(cell) for cell in named)
-    return words and len(set(named)) == len(named) and len(named) >= 2 and len(named) >= len([cell for cell in after if cell]) - 1
+    words = [len(cell) <= _NAME_CHARS and not _NUMBER.match(cell) for cell in named]
+    dates = [_PERIOD.match(cell) is not None for cell in named]
+    below = [_PERIOD.match(after[place]) for place, cell in enumerate(row) if place < len(after) and _PERIOD.match(cell)]
+    fits = all(word or date for word, date in zip(words, dates, strict=True)) and any(words) and not any(below)
+    different = len(set(named)) * 2 > len(named)  # two columns may have one name
+    return fits and different and len(named) >= 2 and len(named) >= len([cell for cell in after if cell]) - 1
+
+
+def _is_open(text: str, delimiter: str) -> bool:
+    """Return True if a quotation mark opens a cell that nothing closes: it is a mark of inches, and not of a cell."""
+    try:
+        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True):
+            pass
+    except csv.Error as e:
+        return "unexpected end of data" in str(e)
+    return False
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the columns; empty for a text without any."""
+    """Return the delimiter of the columns; empty for a text without any. A title and notes may stand above the table."""
     head = "".join(text[: 1 << 16].splitlines(keepends=True)[:_LOOKED_AT])
-    best, most = "", 1.0
+    best, most = "", 0.0
     for one in _DELIMITERS:
         try:
-            widths = [len(row) for row in csv.reader(io.StringIO(head, newline=""), delimiter=one) if row]
+            widths = [len(row) for row in csv.reader(io.StringIO(head, newline=""), delimiter=one, skipinitialspace=True) if row]
         except csv.Error:
             continue
-        usual = max(set(widths), key=widths.count, default=0)
-        fit = widths.count(usual) / max(1, len(widths))
-        if usual > 1 and len(widths) > 1 and fit >= _FIT and usual * fit > most:
-            best, most = one, usual * fit
+        usual = max(set(widths), key=lambda width: (widths.count(width), width), default=0)
+        below = widths[widths.index(usual) :] if usual in widths else []
+        fit = below.count(usual) / max(1, len(below))
+        likely = usual * fit * (0.9 + 0.1 * len(below) / max(1, len(widths)))
+        if usual > 1 and len(below) > 1 and len(below) * 2 >= len(widths) and fit >= _FIT and likely > most:
+            best, most = one, likely
     return best
