@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
+import signal
 import socket
+import threading
 from collections.abc import Coroutine, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -193,7 +195,26 @@ def check_reachable(address: str) -> None:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; Ctrl-C cancels it and is a KeyboardInterrupt here."""
-    return asyncio.run(work)
+    return asyncio.run(_heard(work))
+
+
+async def _heard(work: Coroutine[Any, Any, T]) -> T:
+    """Await work; a Ctrl-C wakes the loop, whichever thread takes the signal and whenever it comes.
+
+    The handler that asyncio sets runs when the main thread next runs Python. A signal that another thread takes, or that comes just
+    before the loop waits, does not end that wait. Where a loop has a handler of its own for a signal, the signal wakes the loop.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        return await work
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    signal.signal(signal.SIGINT, handler)
+    try:
+        return await work
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, handler)
 
 
 @app.callback(invoke_without_command=True)

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,33 @@ def test_no_daemon_behind_an_ipc_path(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_an_endpoint_that_is_none_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--connect", address]) == 4
     assert capsys.readouterr().err.startswith("endpoint: no endpoint: ")
+
+
+def test_ctrl_c_ends_a_wait_at_once_whichever_thread_takes_the_signal() -> None:
+    main_thread = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+    begun, ended = threading.Event(), threading.Event()
+
+    def press() -> None:
+        begun.wait(20)
+        while main_thread.read_text().rpartition(")")[2].split()[0] != "S":  # it still runs, and would see the signal by itself
+            ended.wait(0.001)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    user = threading.Thread(target=press)
+    user.start()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        app.run_async(wait())
+    user.join()
+    assert ended.is_set()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_errors_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
