@@ -11,7 +11,8 @@ them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0
 image is read: each acknowledged mission must be COMPLETE, once by its history, and once in memory, its journal must have each inference
 once, and no model may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner
 and the sending. A mission that writes adds its name to a slot of ROBIN's: each must be there once. `taken_*_s`: from the kill of a kernel
-until another has taken up the first, and the last, of its missions. The exit code is 1 where a promise is broken. The last line is JSON.
+until another has taken up the first, and the last, of its missions. `taken_stopped_*_s`: the same from a stop (a stop that is shorter than
+the lease leads to no takeover). The exit code is 1 where a promise is broken. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ class Run:
         entries = root_of(lambda root: [(one.key, one.occurrence, one.at, id) for id in missions for one in journal.load(root, id)])
         twice = [f"{id} {key.hex()[:8]}" for (id, key, _), n in _counted(entries).items() if n > 1]
         again, crossed = self._asked_again({key: at for key, _, at, _ in entries})
-        first, last = self._taken()
+        (first, last), (stopped_first, stopped_last) = self._taken("kill"), self._taken("stop")
         asked, remembered = len(self._asked), root_of(_remembered)
         broken = [
             *(f"{id} is lost or unfinished" for id in left),
@@ -280,6 +281,8 @@ class Run:
             "missions_per_s": round(len(missions) / took_s, 2),
             "taken_first_s": _spread(first),
             "taken_last_s": _spread(last),
+            "taken_stopped_first_s": _spread(stopped_first),
+            "taken_stopped_last_s": _spread(stopped_last),
             "registered": root_of(lambda root: root[kernels.KERNELS].epoch),
             "terms": root_of(lambda root: kernels.lead_of(root)[1]),
             "pending_left": root_of(lambda root: len(root["ledger"].pending)),
@@ -306,17 +309,17 @@ class Run:
                         found.append((key.hex()[:8], t - at[key]))
         return found, crossed
 
-    def _taken(self) -> tuple[list[float], list[float]]:
-        """Return for each kill how soon another took up the first, and the last, of the missions of the killed one."""
+    def _taken(self, fault: str) -> tuple[list[float], list[float]]:
+        """Return for each fault of a kind how soon another took up the first, and the last, of the missions of the kernel that it struck.
+
+        A kernel that stood still for less than the lease has its name still at its next fault: what follows that belongs to that one.
+        """
         first, last = [], []
-        for at, _, _, what, name in self._faults:
-            times = [
-                _time(line) - at
-                for _, log in self._logs
-                for line in log
-                if line.get("event") == "mission_taken_up" and line.get("was") == name
-            ]
-            if what == "kill" and times:
+        taken = [line for _, log in self._logs for line in log if line.get("event") == "mission_taken_up"]
+        for at, _, k, what, name in self._faults:
+            over = min((then for then, _, of, _, _ in self._faults if of == k and then > at), default=float("inf"))
+            times = [_time(line) - at for line in taken if line.get("was") == name and at < _time(line) < over]
+            if what == fault and times:
                 first.append(min(times))
                 last.append(max(times))
         return first, last
