@@ -179,11 +179,15 @@ class ModelRuntime:
         return NeededModels(self._needed_by, self._digest_now, embedder, self._abilities)
 
     async def _digest_now(self, model: str) -> str:
-        """Return the digest of a model as the image knows it, without waiting for an Ollama that is away.
+        """Return the digest of a model as the image knows it, without waiting for an Ollama that is away, or for a build.
+
+        A model that is to be built anew is not asked for: the image would hold all kernels to the former one.
 
         :raises InferenceFailed: if it cannot be used now.
         """
         assert self.asked_only is not None
+        if not self.outage():
+            self._check_built(model)
         asking = asyncio.ensure_future(self.asked_only.digest(model))
         try:
             while not asking.done():
@@ -198,6 +202,18 @@ class ModelRuntime:
             raise InferenceFailed(f"{model}: {why}", cause="model_missing", model=model, lacks=why) from e
         finally:
             asking.cancel()
+
+    def _check_built(self, model: str) -> None:
+        """Go on only if one Ollama has a model of the profile as the profile wants it.
+
+        :raises InferenceFailed: with cause `model_missing` if the model is not built, or is to be built anew.
+        """
+        wanted = [place.provisioner.status_of(model) for place in self.places]
+        known = [status for status in wanted if status is not None]
+        if known and not any(status.ready for status in known):
+            failed = known[0].state == "failed"
+            why = f"its Ollama has no {model}: {known[0].detail}. Remedy: {known[0].remedy}" if failed else f"{model} is not built yet"
+            raise InferenceFailed(why, cause="model_missing", model=model, **({"lacks": why} if failed else {}))
 
     def _needed_by(self) -> dict[str, str]:
         used: dict[str, list[str]] = {}

@@ -679,7 +679,7 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
         # Stop the scheduler before the listener, so that the last results still leave.
         life.push_async_callback(scheduler.stop, settings.daemon.shutdown_s)
         if work.fitness.name:
-            life.background(work.fitness.watch(), "fitness")
+            life.background(work.fitness.watch(substrate.settled), "fitness")
         scheduler.begin()
         log.info("started", endpoints=facts.endpoints, profile=substrate.profile.name, resumed=work.resumed)
         await storage.lead.add(life, improve)

@@ -86,8 +86,13 @@ class Provisioner:
 
     def is_ready(self, model: str) -> bool:
         """Return True if a model of the profile is installed as the profile wants it."""
+        status = self.status_of(model)
+        return status is not None and status.ready
+
+    def status_of(self, model: str) -> ModelStatus | None:
+        """Return the current state of a model; None for one that is not in the profile, and was not requested."""
         want = self._wants.get(tagged(model))
-        return want is not None and want.status.ready
+        return None if want is None else want.status
 
     @property
     def under_way(self) -> bool:

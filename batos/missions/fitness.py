@@ -8,6 +8,7 @@ the abilities that the mission needs, or whose machine has the connection that i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -89,8 +90,14 @@ class Fitness:
 
     # --- looks
 
-    async def watch(self, every_s: float = LOOK_S) -> None:
-        """Look again and again until cancelled."""
+    async def watch(self, settled: Callable[[], Awaitable[None]], every_s: float = LOOK_S) -> None:
+        """Look again and again until cancelled.
+
+        :param settled: returns when the own models are there, or have failed. The first look waits for it, at most as long as between two.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(every_s):
+                await settled()
         while True:
             try:
                 await self.look()

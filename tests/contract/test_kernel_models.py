@@ -146,6 +146,30 @@ async def test_a_kernel_with_another_model_under_the_name_is_unfit_until_nobody_
         assert held.digest == other.digest
 
 
+async def test_a_kernel_that_builds_its_models_anew_holds_nobody_to_the_former_ones(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    """Kernels start with other Modelfiles than before, and one of them has built its models while the other builds."""
+    servers[0].fail("slow", path="/api/create", times=None)  # until it is released
+    former = servers[0].models[VOICE]
+    async with two(tmp_path, zeo, servers) as (first, second):
+        await second.models_settled()
+        for kernel in (first, second):
+            await kernel.fitness.look()
+        assert any("wait until it is built" in why for why in unfit(first, "a"))
+        await until(lambda: not unfit(second, "b"), "b is fit")
+        assert content_of(servers[1].models[VOICE].shown()) != content_of(former.shown()), "it was built anew"
+        await second.scheduler.submit("m1", "Say hello", {"persona": "brick", "depth": "direct"})
+        await completed(second, "m1")
+        assert second.image.read(ledger.record_of, "m1").attempts == 1
+        assert not second.image.read(lambda root: list(root["ledger"].failures))
+        servers[0].clear()
+        servers[0].release()
+        await until(lambda: not unfit(second, "a"), "a is fit")
+
+
 async def test_a_kernel_without_a_model_or_without_its_ollama_is_unfit_meanwhile(
     tmp_path: Path,
     zeo: Zeo,  # noqa: F811
