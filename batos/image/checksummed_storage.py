@@ -69,6 +69,8 @@ class CheckedStorage:
         :param of_connection: True for the view of one connection of a storage that does MVCC itself.
         """
         self.base, self.name = base, name
+        self.db: Any = None
+        """Receiver of invalidations; None until one is registered: a server may send some before."""
         self.required_after: bytes | None = None
         """Records written after this transaction must have a checksum; None: those of an earlier version need not."""
         self.sealing = isinstance(base, filestorage.FileStorage)
@@ -234,11 +236,13 @@ class CheckedStorage:
 
     def invalidateCache(self) -> None:
         """Pass on that any object may have changed."""
-        self.db.invalidateCache()
+        if self.db is not None:
+            self.db.invalidateCache()
 
     def invalidate(self, transaction_id: bytes, oids: Any, version: str = "") -> None:
         """Pass on the ids of changed objects."""
-        self.db.invalidate(transaction_id, oids)
+        if self.db is not None:
+            self.db.invalidate(transaction_id, oids)
 
     def references(self, record: bytes, oids: Any = None) -> Any:
         """Return the ids that a record refers to."""

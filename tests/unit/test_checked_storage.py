@@ -415,3 +415,14 @@ def test_what_is_iterated_over_is_whole_whatever_is_committed_meanwhile(path: Pa
     writer.join()
     assert len(list(db.storage.iterator(first, None))) == 301
     db.close()
+
+
+def test_what_a_server_says_before_a_database_listens_is_no_fault() -> None:
+    """ZEO notes a transaction as seen only after this: with an error here, its client would show an older state."""
+    storage = CheckedStorage(MappingStorage(), "image")
+    storage.invalidate(b"\0" * 8, [b"\0" * 8])
+    storage.invalidateCache()
+    db = ZODB.DB(storage)
+    put(db, name=1)
+    assert value(db, "name") == 1
+    db.close()
