@@ -4,15 +4,19 @@
     python bench/cluster.py --engine zeo --missions 200 --seed 7 --json
     python bench/cluster.py --kernels 2 --faults none --pace 0 --think 0.5 1 --missions 60    # how fast, beside --kernels 1
     python bench/cluster.py --faults all --writes 0.3    # the server goes away, too, and a third of the missions write one persona
+    python bench/cluster.py --acts 0.6                   # more than half of the missions order at a shop
 
 Real daemons (`batos run`), each with a scripted Ollama of its own, on a PostgreSQL or a ZEO that the bench starts. Clients submit to any of
 them. Meanwhile kernels are killed (SIGKILL, and started again) or stopped for 0.5, 1.5 or 3 leases (SIGSTOP), one at a time; with
 `--faults all` the server is stopped, too, in order or as in a crash, and started at once, after 2 or after 10 seconds. Then the
 image is read: each acknowledged mission must be COMPLETE, once by its history, and once in memory, its journal must have each inference
 once, and no model may have been asked for what was in the journal already, but by a kernel that was stopped between the look at the owner
-and the sending. A mission that writes adds its name to a slot of ROBIN's: each must be there once. `taken_*_s`: from the kill of a kernel
-until another has taken up the first, and the last, of its missions. `taken_stopped_*_s`: the same from a stop (a stop that is shorter than
-the lease leads to no takeover). The exit code is 1 where a promise is broken. The last line is JSON.
+and the sending. A mission that writes adds its name to a slot of ROBIN's: each must be there once. A mission that acts orders at a shop,
+which counts what it sells: half of them by a key (class `keyed`), half without one (class `acts`). Nothing may be sold twice, and a mission
+may not be COMPLETE without its sale. Without a key nobody can know whether an interrupted act happened: its mission then asks its user, and
+counts as a doubt. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions.
+`taken_stopped_*_s`: the same from a stop (a stop that is shorter than the lease leads to no takeover). The exit code is 1 where a promise
+is broken. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 import zmq
 
-from batos.image import journal, kernels, ledger
+from batos.image import effects, journal, kernels, ledger
 from batos.image.storage import open_database
 from batos.memory.records import MISSION
 from batos.memory.store import library_of
@@ -46,14 +50,20 @@ from batos.objects import Method
 from batos.testing import ScriptedOllama
 from batos.testing.script import default_answer
 from tests.support import kernel_child
+from tests.support.counting_shop import CountingShop
 from tests.support.crash import BRIEFS, completions, keys_of
-from tests.support.daemon import Daemon, Peer, provisioned
+from tests.support.daemon import Daemon, Peer, done, provisioned, until
+from tests.support.http_world import serving
 from tests.support.servers import Postgres, Zeo, postgres_server, zeo_server
 
 CLIENTS = 4
 REPLY_MS = 2500
 END_S = 180.0
 TALLY = "tally_"
+KEYED, PLAIN = "keyed", "plain"
+"""Connections to the shop, and its paths."""
+CALL_S = 5.0
+"""Seconds that a call of the shop may take."""
 LATE_S = 0.3
 """Seconds by which a request may have left after its answer was journaled by another kernel, and still have crossed it."""
 
@@ -66,6 +76,8 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=2.0, help="seconds (image.lease_s)")
     parser.add_argument("--faults", choices=("all", "both", "kills", "stops", "none"), default="both")
     parser.add_argument("--writes", type=float, default=0.0, help="share of the missions that all write one persona")
+    parser.add_argument("--acts", type=float, default=0.0, help="share of the missions that order at a shop")
+    parser.add_argument("--shop", type=float, nargs=2, default=(0.2, 2.0), help="least and most seconds of an order")
     parser.add_argument("--pause", type=float, nargs=2, default=(1.5, 4.0), help="least and most seconds between two faults")
     parser.add_argument("--pace", type=float, default=2.5, help="most seconds that a client rests between two missions")
     parser.add_argument("--think", type=float, nargs=2, default=(0.05, 0.3), help="least and most seconds of an inference")
@@ -99,8 +111,13 @@ class Run:
         self._faults: list[tuple[float, float, int, str, str]] = []  # from, until, kernel, what, its name then
         self._ollamas: list[ScriptedOllama] = []
         self._lock = threading.Lock()
+        self._shop = CountingShop(random.Random(args.seed), tuple(args.shop))
+        self._serving = contextlib.ExitStack()
+        acting = random.Random(args.seed).sample(range(args.missions), round(args.missions * args.acts))
+        self._acting = {f"m{n}": (KEYED, PLAIN)[k % 2] for k, n in enumerate(acting)}
 
     def __enter__(self) -> Run:
+        self._serving.enter_context(serving(self._shop.server))
         for k in range(self._args.kernels):
             ollama = ScriptedOllama()
             ollama.__enter__()
@@ -116,6 +133,7 @@ class Run:
                 kernel.kill()
         for ollama in self._ollamas:
             ollama.__exit__(None, None, None)
+        self._serving.close()
 
     def _answer(self, k: int, request: dict[str, Any]) -> str:
         with self._lock:
@@ -141,12 +159,24 @@ class Run:
         self._logs.append((k, kernel.log))
         self._kernels[k] = kernel.started()
 
+    def _connect(self) -> None:
+        """Connect all kernels to the shop, with and without its keys."""
+        place, first = f"http://127.0.0.1:{self._shop.server.server_port}", self._kernels[0]
+        for name, more in ((KEYED, ("--key-header", "Idempotency-Key")), (PLAIN, ())):
+            done(first, "tools", "add", name, "--http", place, *more, "--seconds", str(CALL_S), "--on", "*")
+            done(first, "allow", f"{name}.post")
+        for kernel in self._kernels.values():
+            with Peer(kernel.endpoint) as peer:
+                until(lambda peer=peer: {KEYED, PLAIN} <= {one["name"] for one in peer.ask("tools")["connections"]}, "the shop")
+
     def measured(self) -> dict[str, Any]:
         """Return the figures of the run."""
         for k in range(self._args.kernels):
             self._start(k)
         with self._image() as write:
             write(_prepare)
+        if self._acting:
+            self._connect()
         began = time.time()
         over = threading.Event()
         clients = [threading.Thread(target=self._client, args=(c, over)) for c in range(CLIENTS)]
@@ -159,11 +189,12 @@ class Run:
             client.join(30)
         sent_s = time.time() - began
         with self._image() as root_of:
-            until = time.time() + END_S
-            while (left := root_of(self._unfinished)) and time.time() < until:
+            end = time.time() + END_S
+            while (left := root_of(self._unfinished)) and time.time() < end:
                 time.sleep(0.3)
             took_s = time.time() - began
-            while len(root_of(_remembered)) < len(self._acknowledged) - len(left) and time.time() < until:
+            known = len(self._acknowledged) - len(left) - len(root_of(self._doubts))
+            while len(root_of(_remembered)) < known and time.time() < end:
                 time.sleep(0.3)
             time.sleep(2 * self._args.lease)  # what a kernel does that was stopped comes by then
             for kernel in self._kernels.values():
@@ -180,7 +211,10 @@ class Run:
                     peer.socket.setsockopt(zmq.RCVTIMEO, REPLY_MS)
                     while mine and not over.is_set():
                         began = time.monotonic()
-                        if mine[0] in writing:
+                        if path := self._acting.get(mine[0]):
+                            order = {"path": f"/{path}", "body": {"for": mine[0]}}
+                            reply = peer.ask("send", id=mine[0], target=f"tools.{path}", selector="post_", args=[order])
+                        elif mine[0] in writing:
                             reply = peer.ask("send", id=mine[0], target="robin", selector=TALLY, args=[mine[0]])
                         else:
                             reply = peer.ask("submit", id=mine[0], brief=briefs[int(mine[0][1:]) % 3].format(id=mine[0]))
@@ -242,10 +276,34 @@ class Run:
 
     def _unfinished(self, root: Any) -> list[str]:
         missions = ledger.ledger_of(root).missions
-        return [id for id in self._acknowledged if id not in missions or missions[id].state not in ledger.FINAL]
+        doubts = self._doubts(root)
+        left = [id for id in self._acknowledged if id not in missions or missions[id].state not in ledger.FINAL]
+        return [id for id in left if id not in doubts]
+
+    def _doubts(self, root: Any) -> set[str]:
+        """Return the missions that ask whether their act happened."""
+        missions = ledger.ledger_of(root).missions
+        asking = [id for id in self._acknowledged if id in missions and ledger.describe(missions[id]).open_question]
+        return {id for id in asking if any(one.state not in effects.ENDED for one in effects.load(root, id))}
+
+    def _facts(self, root: Any, id: str) -> str:
+        """Return what the image and the logs of the kernels say of a mission."""
+        mission = ledger.ledger_of(root).missions.get(id)
+        if mission is None:
+            return "it is not in the image"
+        record = ledger.describe(mission)
+        acts = [(one.tool, one.state, one.attempts, one.why) for one in effects.load(root, id)]
+        lines = sorted(
+            (line for _, log in self._logs for line in log if line.get("mission") == id), key=lambda line: str(line.get("timestamp"))
+        )
+        told = [f"{str(line.get('timestamp'))[14:22]} {line.get('event')}" for line in lines[-12:]]
+        return f"{record.state} at {record.kernel!r}, attempt {record.attempts}, {record.open_question}, {acts}, {told}"
 
     def _figures(self, root_of: Any, left: list[str], sent_s: float, took_s: float) -> dict[str, Any]:
-        missions = {id: root_of(lambda root, id=id: ledger.record_of(root, id)) for id in self._acknowledged if id not in left}
+        doubts = root_of(self._doubts)
+        over = [id for id in self._acknowledged if id not in left and id not in doubts]
+        missions = {id: root_of(lambda root, id=id: ledger.record_of(root, id)) for id in over}
+        sold = self._shop.sold
         states = collections.Counter(one.state for one in missions.values())
         often = {id: n for id, n in root_of(completions).items() if n > 1}
         entries = root_of(lambda root: [(one.key, one.occurrence, one.at, id) for id in missions for one in journal.load(root, id)])
@@ -254,12 +312,14 @@ class Run:
         (first, last), (stopped_first, stopped_last) = self._taken("kill"), self._taken("stop")
         asked, remembered = len(self._asked), root_of(_remembered)
         broken = [
-            *(f"{id} is lost or unfinished" for id in left),
+            *(f"{id} is lost or unfinished: {root_of(lambda root, id=id: self._facts(root, id))}" for id in left),
             *(f"{id} is {one.state}" for id, one in missions.items() if one.state != ledger.COMPLETE),
             *(f"{id} was completed {n} times" for id, n in often.items()),
             *(f"{entry} is in the journal more than once" for entry in twice),
             *(f"{id} is {remembered[id]} times in memory" for id in missions if remembered[id] != 1),
             *(f"{id} wrote {n} times" for id, n in self._written(root_of, missions).items() if n != 1),
+            *(f"{id} bought {n} times" for id, n in sold.items() if n > 1),
+            *(f"{id} is COMPLETE, and bought nothing" for id in self._unsold(missions)),
             *(f"{key} was asked for {late:.2f} s after it was journaled" for key, late in again),
         ]
         return {
@@ -271,6 +331,12 @@ class Run:
             "acknowledged": len(self._acknowledged),
             "refused": dict(self._refused),
             "states": dict(states),
+            "acts": sum(id in self._acknowledged for id in self._acting),
+            "acts_asked": sum(self._shop.asked.values()),
+            "acts_done": len(sold),
+            "acts_twice": sum(n > 1 for n in sold.values()),
+            "acts_lost": len(self._unsold(missions)),
+            "doubts": len(doubts),
             "asked": asked,
             "distinct": len({key for key, *_ in entries}),
             "asked_though_journaled": len(again),
@@ -293,8 +359,12 @@ class Run:
     def _written(self, root_of: Any, missions: dict[str, Any]) -> dict[str, int]:
         """Return how often each mission that writes is in the persona's slot."""
         written = collections.Counter(root_of(lambda root: root["lobby"].robin.tallied))
-        writers = (id for id, one in missions.items() if one.message)
+        writers = (id for id, one in missions.items() if one.message and id not in self._acting)
         return {id: written[id] for id in {*writers, *written}}
+
+    def _unsold(self, missions: dict[str, Any]) -> list[str]:
+        """Return the missions that are COMPLETE, and whose order was not sold."""
+        return [id for id, one in missions.items() if id in self._acting and one.state == ledger.COMPLETE and not self._shop.sold[id]]
 
     def _asked_again(self, at: dict[bytes, float]) -> tuple[list[tuple[str, float]], int]:
         """Return what was asked for after it was journaled, and the number of those that a stopped kernel had looked at before."""

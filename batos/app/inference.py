@@ -213,7 +213,7 @@ class ModelRuntime:
         if known and not any(status.ready for status in known):
             failed = known[0].state == "failed"
             why = f"its Ollama has no {model}: {known[0].detail}. Remedy: {known[0].remedy}" if failed else f"{model} is not built yet"
-            raise InferenceFailed(why, cause="model_missing", model=model, **({"lacks": why} if failed else {}))
+            raise InferenceFailed(why, cause="model_missing", model=model, lacks=why if failed else "")
 
     def _needed_by(self) -> dict[str, str]:
         used: dict[str, list[str]] = {}
