@@ -113,7 +113,6 @@ def away(postgres: Postgres, how: str, seconds: float) -> None:  # noqa: F811
     postgres.start()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("how", "seconds"), sampled(AWAY, lambda case: ""))
 def test_missions_of_all_kernels_outlive_a_server_that_is_away(postgres: Postgres, three: Fleet, how: str, seconds: float) -> None:  # noqa: F811
     slow(three, random.Random(SEED), 0.3)
@@ -128,9 +127,12 @@ def test_missions_of_all_kernels_outlive_a_server_that_is_away(postgres: Postgre
     assert [three.read(lambda root, id=id: ledger.record_of(root, id)).attempts for id in ids] == [1] * len(ids)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
-    ("step", "when", "seconds"), sampled([(*step, s) for step in TAKEOVER for s in (0.0, AWAY_S)], lambda case: case[0])
+    ("step", "when", "seconds"),
+    [
+        pytest.param(*case, marks=[pytest.mark.long] if case[2] else [])
+        for case in sampled([(*step, s) for step in TAKEOVER for s in (0.0, AWAY_S)], lambda case: case[0])
+    ],
 )
 def test_a_takeover_that_meets_a_server_that_is_away_goes_on(
     postgres: Postgres,  # noqa: F811
@@ -161,7 +163,6 @@ def test_a_takeover_that_meets_a_server_that_is_away_goes_on(
     check(three, ids)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("faults", sampled(["at rest", "with kills and stops"], lambda case: ""))
 def test_one_persona_that_all_kernels_write_loses_no_write(three: Fleet, faults: str) -> None:
     """Its slots, its methods, the briefs that it learns by, and the memory of its missions."""

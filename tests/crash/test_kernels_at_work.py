@@ -207,7 +207,6 @@ def says(name: str, parts: list[int]) -> str:
     )
 
 
-@pytest.mark.long
 def test_the_memory_is_what_the_files_say(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
     """Files change, are read and forgotten, and missions are remembered, in any order, while kernels die and stand still."""
     chance, files, missions = random.Random(SEED), dict[str, str](), list[str]()

@@ -156,7 +156,7 @@ def ended(client: SyncClient, ids: list[str]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_missions_of_a_machine_that_is_lost_go_on_at_the_other(machines: Machines, database: str) -> None:
     for name in ("a", "b"):
         machines.start(name, database)
