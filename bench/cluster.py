@@ -14,9 +14,9 @@ once, and no model may have been asked for what was in the journal already, but 
 and the sending. A mission that writes adds its name to a slot of ROBIN's: each must be there once. A mission that acts orders at a shop,
 which counts what it sells: half of them by a key (class `keyed`), half without one (class `acts`). Nothing may be sold twice, and a mission
 may not be COMPLETE without its sale. Without a key nobody can know whether an interrupted act happened: its mission then asks its user, and
-counts as a doubt. `taken_*_s`: from the kill of a kernel until another has taken up the first, and the last, of its missions.
-`taken_stopped_*_s`: the same from a stop (a stop that is shorter than the lease leads to no takeover). The exit code is 1 where a promise
-is broken. The last line is JSON.
+counts as a doubt. In the end the bench answers as the shop knows it, and these missions go on, too. `taken_*_s`: from the kill of a kernel
+until another has taken up the first, and the last, of its missions. `taken_stopped_*_s`: the same from a stop (a stop that is shorter than
+the lease leads to no takeover). The exit code is 1 where a promise is broken. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import argparse
 import collections
 import contextlib
 import datetime
+import itertools
 import json
 import pathlib
 import random
@@ -190,16 +191,19 @@ class Run:
         sent_s = time.time() - began
         with self._image() as root_of:
             end = time.time() + END_S
-            while (left := root_of(self._unfinished)) and time.time() < end:
+            while root_of(self._unfinished) and time.time() < end:
                 time.sleep(0.3)
             took_s = time.time() - began
-            known = len(self._acknowledged) - len(left) - len(root_of(self._doubts))
-            while len(root_of(_remembered)) < known and time.time() < end:
+            doubts = root_of(self._doubts)
+            self._answer_doubts(doubts)
+            while (left := root_of(self._unfinished)) and time.time() < end:
+                time.sleep(0.3)
+            while len(root_of(_remembered)) < len(self._acknowledged) - len(left) and time.time() < end:
                 time.sleep(0.3)
             time.sleep(2 * self._args.lease)  # what a kernel does that was stopped comes by then
             for kernel in self._kernels.values():
                 kernel.terminate()
-            return self._figures(root_of, left, sent_s, took_s)
+            return {**self._figures(root_of, left, sent_s, took_s), "doubts": len(doubts)}
 
     def _client(self, c: int, over: threading.Event) -> None:
         chance, mine = random.Random(self._args.seed * 100 + c), [f"m{n}" for n in range(c, self._args.missions, CLIENTS)]
@@ -286,6 +290,14 @@ class Run:
         asking = [id for id in self._acknowledged if id in missions and ledger.describe(missions[id]).open_question]
         return {id for id in asking if any(one.state not in effects.ENDED for one in effects.load(root, id))}
 
+    def _answer_doubts(self, ids: set[str]) -> None:
+        """Answer, at any kernel, what the shop knows."""
+        for id, kernel in zip(ids, itertools.cycle(self._kernels.values()), strict=False):
+            with Peer(kernel.endpoint) as peer:
+                reply = peer.ask("answer", id=id, text=effects.HAPPENED if self._shop.sold[id] else effects.AGAIN)
+                if reply["type"] == "error":
+                    raise SystemExit(f"{id} is not answered: {reply}")
+
     def _facts(self, root: Any, id: str) -> str:
         """Return what the image and the logs of the kernels say of a mission."""
         mission = ledger.ledger_of(root).missions.get(id)
@@ -300,9 +312,7 @@ class Run:
         return f"{record.state} at {record.kernel!r}, attempt {record.attempts}, {record.open_question}, {acts}, {told}"
 
     def _figures(self, root_of: Any, left: list[str], sent_s: float, took_s: float) -> dict[str, Any]:
-        doubts = root_of(self._doubts)
-        over = [id for id in self._acknowledged if id not in left and id not in doubts]
-        missions = {id: root_of(lambda root, id=id: ledger.record_of(root, id)) for id in over}
+        missions = {id: root_of(lambda root, id=id: ledger.record_of(root, id)) for id in self._acknowledged if id not in left}
         sold = self._shop.sold
         states = collections.Counter(one.state for one in missions.values())
         often = {id: n for id, n in root_of(completions).items() if n > 1}
@@ -336,7 +346,6 @@ class Run:
             "acts_done": len(sold),
             "acts_twice": sum(n > 1 for n in sold.values()),
             "acts_lost": len(self._unsold(missions)),
-            "doubts": len(doubts),
             "asked": asked,
             "distinct": len({key for key, *_ in entries}),
             "asked_though_journaled": len(again),
