@@ -64,7 +64,7 @@ class ImageSettings(SettingsSection):
         365,
         ge=0,
         le=36_500,
-        description="age in days from which a mission is kept as one line (about 1 KB with its index), unless it was rated, taught "
+        description="age in days from which a mission is kept as one line (about 1 KB), unless it was rated, taught "
         "or followed up; 0: at the next upkeep",
     )
     kernels: Literal["one", "many"] = Field(

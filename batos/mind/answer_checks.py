@@ -451,7 +451,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
     for text in _sentences(ast.parse(source)):
         insult = next((found[0] for found in _INSULTS.finditer(text) if found[0].lower() not in own.lower()), None)
         if insult is not None:
-            return f"it says {insult!r}, which insults whoever asks; say what is wrong in plain words"
+            return f"it says {insult!r}, which insults its reader; say what is wrong in plain words"
         if len(text.split()) >= _LONG_TEXTS and (fault := fault_of(text, tongue=False)):
             return f"the text {text[:40]!r} is not fit: {fault}"
     return None

@@ -61,6 +61,8 @@ def test_what_is_plain_is_left_alone(text: str) -> None:
         'def ask():\n    """Ask.\n\n    :param most: at most so many\n        words.\n    """',
         'option("--limit", help="At most so many.")',
         'raise InvalidInput(f"{port!r} is no port")',
+        'def why(place):\n    return "" if place else f"{place} is no file that can be read"',
+        'TELLS = {"gone": "nobody has read it since it was written"}',
     ],
 )
 def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None:
@@ -76,6 +78,8 @@ def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None
         '"""Module of ports.\n\n    a.py    nobody\n    b.py    somebody\n"""',
         '"""States.\n\nasked ─ refused  by whoever answers\n"""',
         'name = "nobody"',
+        'NAMES = "%s".split()' % ("nobody somebody " * 15),
+        'SOURCE = "def ask(it):\\n    return nobody(it) if it is no more than this"',
         'raise InvalidInput(f"{port!r} is not a valid port")',
     ],
 )
