@@ -3,10 +3,10 @@
     python tools/check_words.py [FILE ...] [--reflow]
 
 A document (`*.md`) is checked sentence by sentence: at most 25 words between stops, colons and semicolons, no words that hide who
-acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts,
-settings, texts of the console. Left out are lists of words, code, and texts that go to a model or into images, whose words are part of
-journal keys. `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without files, the documents
-and `batos/**/*.py` are checked.
+acts, no "is no X", one sentence a line. Of a source (`*.py`) the docstrings are checked, and each text of at least five words:
+messages, help texts, settings, texts of the console. Left out are lists of words, code, and texts that go to a model or into images, whose
+words are part of journal keys. `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without
+files, the documents and `batos/**/*.py` are checked.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -220,9 +221,14 @@ def checked_by_default() -> list[Path]:
 
 def found_in(path: Path) -> list[str]:
     """Return what is wrong with a file."""
-    parts = paragraphs(path.read_text("utf-8")) if path.suffix == ".md" else of_source(path)
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    return [f"{shown}:{line}: {why}" for line, text in parts for why in trouble(text)]
+    if path.suffix != ".md":
+        return [f"{shown}:{line}: {why}" for line, text in of_source(path) for why in trouble(text)]
+    whole = path.read_text("utf-8")
+    found = [f"{shown}:{line}: {why}" for line, text in paragraphs(whole) for why in trouble(text)]
+    pairs = enumerate(zip_longest(whole.splitlines(), reflowed(whole).splitlines()), 1)
+    differing = next((line for line, (is_there, wanted) in pairs if is_there != wanted), None)
+    return [*found, f"{shown}:{differing}: one sentence a line; --reflow makes it so"] if differing else found
 
 
 def main() -> int:

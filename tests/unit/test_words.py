@@ -95,6 +95,14 @@ def test_documents_and_sources_are_checked_where_no_file_is_named() -> None:
     assert set((ROOT / "batos").rglob("*.py")) <= set(files)
 
 
+def test_two_sentences_on_one_line_of_a_document_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("# Page\n\nOne is here. Two is there.\n", "utf-8")
+    assert [why.partition("page.md")[2] for why in tool.found_in(file)] == [":3: one sentence a line; --reflow makes it so"]
+    file.write_text(tool.reflowed(file.read_text("utf-8")), "utf-8")
+    assert tool.found_in(file) == []
+
+
 def test_one_sentence_a_line() -> None:
     text = "# Title\n\nOne here. Two\nthere. See e.g. this.\n\n* An item. Its second.\n\n```\na. B\n```\n| a. B | c |\n"
     wanted = "# Title\n\nOne here.\nTwo there.\nSee e.g. this.\n\n* An item.\n  Its second.\n\n```\na. B\n```\n| a. B | c |\n"
