@@ -370,3 +370,8 @@ def test_a_word_that_two_lines_of_a_pdf_part_is_one_in_any_script(lines: str, te
 def test_a_pdf_may_begin_late_and_its_letters_stand_apart() -> None:
     found = readers.read("f.pdf", written("I N V O I C E", before=b"\r\n\r\nHTTP junk\r\n"))
     assert found.parts[0].text.strip() == "INVOICE"
+
+
+def test_numbers_of_letters_in_xml_are_letters() -> None:
+    found = readers.read("a.xml", b"<r>M&#252;nchen &#xF6; &#60; &amp; &#1114112; &#x7f;</r>")
+    assert found.parts[0].text == "<r>München ö &#60; &amp; &#1114112; &#x7f;</r>"

@@ -63,6 +63,7 @@ _DEFINITION = re.compile(
 )
 _NAME = re.compile(r"(?:def|class|fn|func|function|struct|enum|impl|trait|interface|module|type|object|namespace)\s+([\w.:<>]+)")
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})|u([\da-fA-F]{4})|.)", re.DOTALL)
+_LETTER = re.compile(r"&#(?:x([\da-fA-F]{1,6})|(\d{1,7}));")
 _TOGETHER = 2000  # characters up to which definitions share a part
 
 
@@ -74,10 +75,18 @@ def _unescaped(found: re.Match[str]) -> str:
     return letter if letter > "\xa0" and letter.isprintable() else found[0]
 
 
+def _of_number(found: re.Match[str]) -> str:
+    code = int(found[1], 16) if found[1] else int(found[2])
+    return chr(code) if 0xA0 < code <= 0x10FFFF and chr(code).isprintable() else found[0]
+
+
 def read_code(path: pathlib.PurePath, text: str) -> Draft:
-    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON are written as they are read."""
-    if path.suffix.lower() in (".json", ".jsonl"):
+    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON and XML are written as they are read."""
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".jsonl", ".ndjson", ".geojson", ".jsonc"):
         text = _ESCAPE.sub(_unescaped, text)
+    elif suffix == ".xml":
+        text = _LETTER.sub(_of_number, text)
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     parts, begin = [], 0
     for at in [*starts[1:], len(text)]:
