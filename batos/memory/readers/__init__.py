@@ -38,8 +38,8 @@ _SUFFIXES = {
         (
             ".py", ".pyi", ".js", ".mjs", ".ts", ".tsx", ".jsx", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".go", ".rs",
             ".rb", ".php", ".swift", ".scala", ".sh", ".bash", ".zsh", ".sql", ".lua", ".pl", ".r", ".jl", ".hs", ".ml", ".ex", ".exs",
-            ".erl", ".clj", ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".geojson", ".jsonc", ".ini", ".cfg", ".xml", ".make",
-            ".cmake", ".st",
+            ".erl", ".clj", ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".jsonl", ".ini", ".cfg", ".xml", ".make",
+            ".cmake", ".st", ".ndjson", ".geojson", ".jsonc",
         ),
         "code",
     ),

@@ -27,7 +27,8 @@ _MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u20
 _PLAIN = dict.fromkeys(map(ord, _MARKS)) | dict.fromkeys(map(ord, "\xa0\u2009\u202f"), " ") | {0x060C: ","}
 """Table that takes marks of direction and odd spaces out of a line."""
 _DATE = (
-    r"(?:(?:\d{1,4}[./-][ ]?\d{1,2}[./-][ ]?\d{2,4}|\d{4}[./-][ ]?\d{1,2}[./-][ ]?\d)\.?(?!\d|:\d)(?:[ ]?г\.?)?|\d{4}[ ]?[年년][ ]?\d{1,2}[ ]?[月월][ ]?\d{1,2}[ ]?[日일]"
+    r"(?:(?:\d{1,4}[./-][ ]?\d{1,2}[./-][ ]?\d{2,4}|\d{4}[./-][ ]?\d{1,2}[./-][ ]?\d)\.?(?!\d|:\d)(?:[ ]?г\.?)?"
+    r"|\d{4}[ ]?[年년][ ]?\d{1,2}[ ]?[月월][ ]?\d{1,2}[ ]?[日일]"
     r"|\d{1,2}\.?[ ](?:de[ ])?[^\W\d_]{3,12}\.?,?(?:[ ]de)?[ ]\d{4}|\d{1,2}-[^\W\d_]{3,10}\.?-\d{2,4}(?!\d)"
     r"|[^\W\d_]{3,10}\.?[ ]\d{1,2},[ ]\d{4}|\d{4}\.?[ ][^\W\d_]{3,12}\.?[ ]\d{1,2}\.?)(?:\([^()\n]{1,6}\))?"
 )
@@ -250,21 +251,11 @@ def _part(held: list[tuple[str, str]], title: str, day: int) -> DraftPart:
 
 # --- exports in JSON
 
-_SENDERS = ("from", "u", "sender_name", "sender", "author", "user_profile", "user_name", "username", "user", "actor", "creator", "role")
+_SENDERS = ("from", "sender_name", "sender", "author", "user_profile", "user_name", "username", "user", "actor", "creator", "role", "u")
 _NAMES = (
-    "real_name",
-    "display_name",
-    "displayName",
-    "user",
-    "application",
-    "nickname",
-    "global_name",
-    "name",
-    "username",
-    "first_name",
-    "role",
-    "id",
-)
+    "real_name", "display_name", "displayName", "nickname", "global_name", "name", "username", "first_name", "role", "user",
+    "application", "id",
+)  # fmt: skip
 _TIMES = (
     "date", "timestamp", "timestamp_ms", "ts", "created_at", "create_time", "sent_at", "time", "origin_server_ts", "createdDateTime",
     "created_date", "originalarrivaltime",

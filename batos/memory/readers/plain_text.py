@@ -81,7 +81,7 @@ def _of_number(found: re.Match[str]) -> str:
 
 
 def read_code(path: pathlib.PurePath, text: str) -> Draft:
-    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON and XML are written as they are read."""
+    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON and XML are written as read."""
     suffix = path.suffix.lower()
     if suffix in (".json", ".jsonl", ".ndjson", ".geojson", ".jsonc"):
         text = _ESCAPE.sub(_unescaped, text)
