@@ -11,10 +11,12 @@ import csv
 import html
 import io
 import itertools
+import json
 import pathlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.readers import dates
@@ -98,13 +100,18 @@ def read_code(path: pathlib.PurePath, text: str) -> Draft:
     return Draft("code", path.name, parts)
 
 
-_FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)")
-_MARKS_MARKDOWN = re.compile(r"`++|(?<!\s)\*++|\*++(?!\s)|(?<!\w)_++(?=\S)|(?<=[^\s_])_++(?!\w)|!?\[([^\[\]]*+)\]\([^()]*+\)")
+_FENCE = re.compile(r" {0,3}(`{3,}+(?![^\n]*`)|~{3,}+)")  # a code in a line, such as ```x```, opens no block
+_MARKS_MARKDOWN = re.compile(
+    r"`++|(?<!\s)\*++|\*++(?!\s)|(?<!\w)_++(?=\S)|(?<=[^\s_])_++(?!\w)|!?\[([^\[\]]*+)\]\([^()]*+\)"
+    r"|!?\[\[(?:[^\[\]|]*+\|)?([^\[\]|]*+)\]\]|[ \t]\{[#.][^{}\n]*+\}\Z"
+)
 """Matches marks that a reader does not see; in `my_file_name` and `2 * 3` they are characters."""
 _FRONT_LINES = 500  # greatest number of lines of front matter
 _UNDERLINED_CHARS = 120  # greatest number of characters of an underlined heading: longer text is a paragraph with a rule below it
 _FIELD = re.compile(r"""["']?([^\W\d_][\w.-]*(?: [\w.-]+){0,2})["']?[ \t]*:(?:[ \t]+(.*)|[ \t]*)\Z""")
 _TITLES, _DAYS, _TAGS = ("title",), ("date", "created", "day"), ("tags", "tag", "keywords")
+_NOTHING = ("~", "null", "Null", "NULL")
+_COMMENTED = re.compile(r"(?<=[\w\])}\"'])[ \t]++#[ \t][^\n]*+\Z")
 _BLOCKS = ("|", ">", "|-", ">-", "|+", ">+")
 """Marks of a text in the lines below."""
 _FRONT_TITLE = "properties"
@@ -116,7 +123,8 @@ def read_markdown(path: pathlib.PurePath, text: str) -> Draft:
     front, fields = _front(text)
     outline = Outline()
     if front and any(values for name, values in fields.items() if name not in _TITLES):
-        outline.parts.append(DraftPart(front.partition("\n")[2].rstrip().rpartition("\n")[0] + "\n", _FRONT_TITLE))
+        inner = front if front.startswith("{") else front.partition("\n")[2].rstrip().rpartition("\n")[0] + "\n"
+        outline.parts.append(DraftPart(inner, _FRONT_TITLE))
     _outlined(text[len(front) :], outline)
     title = " ".join(_said(fields, _TITLES)) or outline.first or path.stem
     day = next((day for one in _said(fields, _DAYS) if (day := dates.day_in(one))), 0) or dates.day_in_name(path.stem)
@@ -133,6 +141,8 @@ def _said(fields: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
 
 def _front(text: str) -> tuple[str, dict[str, list[str]]]:
     """Return the front matter at the beginning, with its marks, and what its fields say; nothing if a text begins with a rule."""
+    if text.startswith("{"):
+        return _json(text)
     lines = text[: 1 << 16].splitlines(keepends=True)[:_FRONT_LINES]
     mark = lines[0].rstrip() if lines else ""
     ends = {"---": ("---", "..."), "+++": ("+++",)}.get(mark)
@@ -144,12 +154,31 @@ def _front(text: str) -> tuple[str, dict[str, list[str]]]:
     return ("".join(lines[: end + 1]), fields) if fields else ("", {})
 
 
+def _json(text: str) -> tuple[str, dict[str, list[str]]]:
+    """Return the JSON object that a text begins with, if lines follow it, and its fields."""
+    try:
+        found, end = json.JSONDecoder().raw_decode(text[: 1 << 16])
+    except (ValueError, RecursionError):
+        return "", {}
+    if not isinstance(found, dict) or text[end : end + 1] not in ("\n", ""):
+        return "", {}
+    return text[: end + 1], _fields(found)
+
+
 def _toml(lines: list[str]) -> dict[str, list[str]]:
     try:
         found = tomllib.loads("".join(lines))
     except ValueError:
         return {}
-    return {name.lower(): [str(one) for one in (value if isinstance(value, list) else [value])] for name, value in found.items()}
+    nested = found.get("taxonomies")  # where Zola has the tags
+    return _fields({**nested, **found} if isinstance(nested, dict) else found)
+
+
+def _fields(found: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        name.lower(): [str(one) for one in (value if isinstance(value, list) else [value]) if one is not None]
+        for name, value in found.items()
+    }
 
 
 def _yaml(lines: list[str]) -> dict[str, list[str]]:
@@ -186,11 +215,13 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
 
 def _values(text: str) -> list[str]:
     """Return a scalar, or the items of a list in one line."""
-    text = text.strip()
-    if text in _BLOCKS:
+    text = _COMMENTED.sub("", text.strip())
+    if text in _BLOCKS or text in _NOTHING:
         return []
     if text[:1] in ("'", '"') and text.count(text[0]) == 2 and text[-1:] == text[0]:
         return [text[1:-1].strip()] if text[1:-1].strip() else []
+    if len(text) > 1 and text[0] == text[-1] == "'" and "''" in text[1:-1]:  # how YAML writes it within itself
+        return [text[1:-1].replace("''", "'").strip()]
     parts = text.strip("[]").split(",") if text.startswith("[") or ("," in text and " " not in text.replace(", ", ",")) else [text]
     return [value for part in parts if (value := part.strip().strip("\"'"))]
 
@@ -248,7 +279,7 @@ def _underline(line: str) -> int:
 
 
 def _plain(words: str) -> str:
-    return _MARKS_MARKDOWN.sub(lambda m: m[1] or "", words).strip()
+    return _MARKS_MARKDOWN.sub(lambda m: m[1] or m[2] or "", words).strip()
 
 
 TABLE_KIND = "table"
@@ -270,11 +301,14 @@ def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
     if not delimiter:
         return None
     csv.field_size_limit(1 << 26)
+    fault = _fault(text, delimiter)
+    escaped = '\\"' in text and "expected after" in fault and not _fault(text, delimiter, escapechar="\\")
     rows = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if _is_open(text, delimiter) else csv.QUOTE_MINIMAL,
+        quoting=csv.QUOTE_NONE if "unexpected end of data" in fault else csv.QUOTE_MINIMAL,
         skipinitialspace=True,
+        escapechar="\\" if escaped else None,
     )
     return Draft(TABLE_KIND, path.stem, [DraftPart("".join(table_lines(rows)))], day=dates.day_in_name(path.stem))
 
@@ -324,14 +358,17 @@ def _are_names(row: Sequence[str], after: Sequence[str]) -> bool:
     return fits and different and len(named) >= 2 and len(named) >= len([cell for cell in after if cell]) - 1
 
 
-def _is_open(text: str, delimiter: str) -> bool:
-    """Return True if a quotation mark opens a cell that nothing closes: it is a mark of inches, and not of a cell."""
+def _fault(text: str, delimiter: str, escapechar: str | None = None) -> str:
+    """Return what is wrong with the quotation marks of a table, in the words of `csv`; empty if they are right.
+
+    A mark that opens a cell and that nothing closes is one of inches. One behind a backslash, as MySQL writes it, belongs to its cell.
+    """
     try:
-        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True):
+        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True, escapechar=escapechar):
             pass
     except csv.Error as e:
-        return "unexpected end of data" in str(e)
-    return False
+        return str(e)
+    return ""
 
 
 def _delimiter(text: str) -> str:
