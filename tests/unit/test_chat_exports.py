@@ -365,6 +365,7 @@ def test_a_day_without_its_year_and_the_hour_are_no_date() -> None:
     ("lines", "name"),
     [
         (["2024-05-06 10:15:00 started", "2024-05-06 10:16:00 stopped", "2024-05-06 10:17:00 started"] * 2, "app.log"),
+        (["# Log", *["2024-05-06 10:15 Call: Ana", "2024-05-06 10:16 Mail: Ben"] * 3], "log.md"),
         (["# Week", "Ana: buys bread", "Ben: cooks", "Ana: sings", "Ben: sleeps"], "notes.md"),
         (['{"name": "Ana", "city": "Ulm"}', '{"name": "Ben"}'], "people.jsonl"),
         (['{"role": "x", "content": "y"}', "no JSON"], "half.jsonl"),

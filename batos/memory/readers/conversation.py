@@ -67,6 +67,7 @@ _STAMPED_SHARE = 0.1  # the same share for texts in which each turn has a time
 _HEADED_SHARE = 0.7  # least share of the names alone behind times that have words below
 _LOOKED_AT = 1 << 14  # characters at the start of a Markdown file in which turns with times stand
 _STAMPED_LINE = re.compile(r"^[\[(\u200e]{0,2}\d[\d./-]{5,9}[^\n]{0,14}\d:\d\d", re.MULTILINE)
+_HEADING = re.compile(r"^(?:#{1,6}[ \t]|---$)", re.MULTILINE)
 _FEWEST = 4  # least number of turns
 _UNIT_CHARS = 3  # greatest number of letters beside an amount
 _WORDS = 6  # greatest number of words of a name
@@ -95,8 +96,10 @@ class _Begins(NamedTuple):
 
 
 def read_stamped(path: pathlib.PurePath, text: str) -> Draft | None:
-    """Return the conversation that a text is, if its turns have times; None for any other: names before colons are notes there."""
-    return read_conversation(path, text) if len(_STAMPED_LINE.findall(text[:_LOOKED_AT])) >= _FEWEST else None
+    """Return the conversation that a text is, if its turns have times and it no headings; None for any other: those are notes."""
+    head = text[:_LOOKED_AT]
+    stamped = len(_STAMPED_LINE.findall(head)) >= _FEWEST and not _HEADING.search(head)
+    return read_conversation(path, text) if stamped else None
 
 
 def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
@@ -389,7 +392,8 @@ def _messages(entries: list[dict[str, Any]], wordless: list[str]) -> list[_Messa
 def _named(value: Any) -> str:
     """Return the name of a sender or a chat, as text or as an object with a name."""
     if isinstance(value, dict):
-        found = (_named(value[key]) if key in ("user", "application") else value[key] for key in _NAMES if value.get(key))
+        inner = next((one for key in ("user", "application") if isinstance(one := value.get(key), dict)), {})  # of Teams
+        found = (one[key] for one in (value, inner) for key in _NAMES if one.get(key))
         return next((name for name in found if isinstance(name, str) and name.strip()), "").strip()
     return " ".join(value.split())[:_HEADING_CHARS] if isinstance(value, str) else ""
 
