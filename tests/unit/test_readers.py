@@ -404,3 +404,18 @@ def test_marks_behind_backslashes_belong_to_their_cells() -> None:
     assert '| a: say "hi, you" now | b: 2 |' in found.parts[0].text
     found = readers.read("b.csv", b'path,b\n"C:\\dir\\",2\n"D:\\",3\n')
     assert "| path: C:\\dir\\ | b: 2 |" in found.parts[0].text
+
+
+def test_cells_between_single_marks_are_whole() -> None:
+    found = readers.read("a.csv", b"a,b\n'x, y',2\n" + b"'z',3\n" * 8)
+    assert "| a: x, y | b: 2 |" in found.parts[0].text
+    found = readers.read("b.csv", b"a,b\nit's,'tis\nthat's,3\n" + b"z,3\n" * 8)
+    assert "| a: it's | b: 'tis |\n| a: that's | b: 3 |" in found.parts[0].text
+
+
+def test_a_table_may_stand_below_notes_that_are_longer() -> None:
+    notes = "Umsatzanzeige;Datei vom: 22.07.2021\n\nIBAN;DE00\nKonto;Giro\nBank;X\nKunde;Max\nSaldo;0,00;EUR\n\nHinweis: alles.\n\n"
+    rows = "Buchung;Valuta;Name;Betrag\n20.07.2021;20.07.2021;REWE;-20,00\n19.07.2021;19.07.2021;Miete;-500,00\n"
+    text = readers.read("a.csv", (notes + rows).encode()).parts[0].text
+    assert "| Buchung: 19.07.2021 | Valuta: 19.07.2021 | Name: Miete | Betrag: -500,00 |" in text
+    assert "| Bank | X |" in text

@@ -286,6 +286,9 @@ TABLE_KIND = "table"
 _DELIMITERS = ";\t|,"  # a comma may be the mark of decimals in all rows alike
 _LOOKED_AT = 50  # lines that decide on the separator of columns
 _FIT = 0.8  # least share of these lines with the most common number of columns
+_FEWEST_ROWS = 3  # least number of rows, and of columns, of a table below longer notes
+_SINGLE = re.compile(r"(?:^|[;,\t|])[ ]?'([^'\n]{1,200})'(?=[;,\t|]|$)", re.MULTILINE)
+"""Matches a cell between single marks, as SQL writes one."""
 _NAME_CHARS = 80  # greatest number of characters of a column's name
 _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
 _PERIOD = re.compile(r"(?:(?:19|20)\d\d(?:[-/.]\d\d?){0,2}|(?:\d\d?[-/.]){1,2}(?:19|20)\d\d)\Z")
@@ -309,6 +312,7 @@ def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
         quoting=csv.QUOTE_NONE if "unexpected end of data" in fault else csv.QUOTE_MINIMAL,
         skipinitialspace=True,
         escapechar="\\" if escaped else None,
+        quotechar="'" if '"' not in text and any(delimiter in one for one in _SINGLE.findall(text[: 1 << 16])) else '"',
     )
     return Draft(TABLE_KIND, path.stem, [DraftPart("".join(table_lines(rows)))], day=dates.day_in_name(path.stem))
 
@@ -334,6 +338,9 @@ def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _names_at(rows: Sequence[Sequence[str]]) -> int | None:
     """Return the place of the row that names the columns; None if there is none."""
+    if begin := _begin([len(row) for row in rows]):
+        found = _names_at(rows[begin:])
+        return None if found is None else begin + found
     sizes = [sum(1 for cell in row if cell) for row in rows]
     usual = max(set(sizes), key=lambda size: (sizes.count(size), size), default=0)
     full = next((at for at, size in enumerate(sizes) if size >= max(2, usual)), 0)  # what is shorter than the table may stand above it
@@ -371,6 +378,16 @@ def _fault(text: str, delimiter: str, escapechar: str | None = None) -> str:
     return ""
 
 
+def _begin(widths: Sequence[int]) -> int:
+    """Return the place where a table begins below notes of fewer columns, of which there may be more than rows; 0 if there are none."""
+    last = set(widths[-_FEWEST_ROWS:])
+    if len(widths) < _FEWEST_ROWS or len(last) > 1 or max(last) < _FEWEST_ROWS:
+        return 0
+    width = max(last)
+    at = widths.index(width)
+    return at if max(widths[:at], default=width) < width and widths[at:].count(width) >= _FIT * len(widths[at:]) else 0
+
+
 def _delimiter(text: str) -> str:
     """Return the delimiter of the columns; empty for a text without any. A title and notes may stand above the table."""
     head = "".join(text[: 1 << 16].splitlines(keepends=True)[:_LOOKED_AT])
@@ -381,9 +398,11 @@ def _delimiter(text: str) -> str:
         except csv.Error:
             continue
         usual = max(set(widths), key=lambda width: (widths.count(width), width), default=0)
-        below = widths[widths.index(usual) :] if usual in widths else []
+        if begin := _begin(widths):
+            usual = widths[begin]
+        below = widths[begin or widths.index(usual) :] if usual in widths else []
         fit = below.count(usual) / max(1, len(below))
         likely = usual * fit * (0.9 + 0.1 * len(below) / max(1, len(widths)))
-        if usual > 1 and len(below) > 1 and len(below) * 2 >= len(widths) and fit >= _FIT and likely > most:
+        if usual > 1 and len(below) > 1 and (begin or len(below) * 2 >= len(widths)) and fit >= _FIT and likely > most:
             best, most = one, likely
     return best
