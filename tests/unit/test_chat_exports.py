@@ -348,6 +348,7 @@ def test_a_day_of_one_figure_may_stand_behind_the_year(stamps: list[str]) -> Non
         ("[5/6 10:15 AM] ana\nhi\n[5/6 10:16 AM] ben\nyo\n[5/6 10:17 AM] ana\nx\n[5/6 10:18 AM] ben\ny\n", "chat.txt"),
         ("ana — 05/06/2024 10:15 AM\nhi\nben — 05/06/2024 10:16 AM\nyo\n" * 2, "chat.txt"),
         ("2024-05-06 10:15:00 ana\nhi\n2024-05-06 10:16:00 ben\nyo\n" * 2, "chat.txt"),
+        ("2024-05-06 10:15:00 +0200 ana: hi\n2024-05-06 10:16:00 +0200 ben: yo\n" * 2, "chat.txt"),
         ("2024-05-06 10:15:00\tana\thi\n2024-05-06 10:16:00\t@ben\tyo\n" * 2, "chat.weechatlog"),
         ("[2024-05-06 10:15] ana: hi  \n[2024-05-06 10:16] ben: yo  \n" * 2, "chat.md"),
         ('{"role": "ana", "content": "hi"}\n{"role": "ben", "content": "yo"}\n' * 2, "chat.jsonl"),
@@ -404,5 +405,9 @@ def test_json_of_more_services_is_a_conversation(exported: object) -> None:
 def test_files_links_and_channels_of_messages_are_read() -> None:
     claude = {"sender": "human", "text": "See", "attachments": [{"file_name": "a.txt", "extracted_content": "The pump\nleaks."}]}
     assert "[a.txt: The pump\nleaks.]" in said(json.dumps([{"name": "T", "chat_messages": [claude]}]), "conversations.json")[0][1]
+    picture = {"sender": "human", "text": "See", "files": [{"file_name": "pump.png"}]}
+    assert "[pump.png]" in said(json.dumps([{"name": "T", "chat_messages": [picture]}]), "conversations.json")[0][1]
+    asked = {"author": {"role": "user"}, "content": {"parts": ["See"]}, "metadata": {"attachments": [{"name": "pump.pdf"}]}}
+    assert "[pump.pdf]" in said(json.dumps({"mapping": {"a": {"message": asked}}}), "conversations.json")[0][1]
     slack = {"type": "message", "ts": "1714990500.1", "user": "U1", "text": "<https://a.example/x|the plan> in <#C1|garden>"}
     assert "the plan (https://a.example/x) in #garden" in said(json.dumps([slack]), "day.json")[0][1]

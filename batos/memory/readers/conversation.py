@@ -34,7 +34,8 @@ _DATE = (
 )
 _CLOCK = r"\d{1,2}[:.]\d\d(?:[:.]\d\d)?"
 _TIME = (
-    rf"(?:[AaPp][Mm][ ]|[上下]午|午[前後]|오[전후][ ])?{_CLOCK}(?:[ ]?[AaPp]\.?[ ]?[Mm]\.?|(?:\.\d{{1,6}})?(?:Z|[+-]\d\d:?\d\d)(?![\w:]))?"
+    rf"(?:[AaPp][Mm][ ]|[上下]午|午[前後]|오[전후][ ])?{_CLOCK}"
+    r"(?:[ ]?[AaPp]\.?[ ]?[Mm]\.?|(?:\.\d{1,6})?(?:Z|[ ]?[+-]\d\d:?\d\d)(?![\w:]))?"
 )
 _STAMP = rf"(?:{_DATE}(?:[ ,T]{{1,3}}(?:(?:um|at|à|alle|a las|om|klo|kl\.?|в|о)[ ])?{_TIME})?|{_TIME}(?:,?[ ]{_DATE})?)"
 _STAMPED = re.compile(rf"(?:\[(?P<a>[^\[\]\n]{{4,48}})\]|\((?P<b>{_STAMP})\)|(?P<c>{_STAMP}))(?:[ ]{{0,2}}[-–—:,])?[ \t]{{0,2}}")
@@ -42,7 +43,7 @@ _DASHED = re.compile(r"(?P<a>(?:[^\n–—\[\]<>|\t:：]|:(?=\d)){6,60}?)[ ][-�
 """Matches date and time in any language, with a dash behind them."""
 _YEARLESS = re.compile(r"(?<!\d)\d{1,2}[./]\d{1,2}\.?(?=,?[ ])")
 """Matches a day without its year, as Teams writes one in brackets."""
-_DATED, _TIMED = re.compile(_DATE), re.compile(rf"(?<![\d:.]){_CLOCK}(?:\.\d{{1,6}})?(?:[+-]\d\d:?\d\d)?(?![\d:])")
+_DATED, _TIMED = re.compile(_DATE), re.compile(rf"(?<![\d:.]){_CLOCK}(?:\.\d{{1,6}})?(?:[ ]?[+-]\d\d:?\d\d)?(?![\d:])")
 _PERIOD_CHARS = 14  # greatest number of letters beside the date and the time in a stamp, as in "a las", "п.п." or "ก่อนเที่ยง"
 _NICK = re.compile(r"(?:[^\W\d_]{3}[ ]{1,2}\d{1,2}[ ]\d\d:\d\d:\d\d[ ])?<[ @+%&~!]?(?P<name>[^<>\s]{1,40})>[ \t]")
 _ANYBODY = re.compile(r"[~ *]{0,4}(?P<name>[^\n:：\t=\[\]{}<>|]{1,60}?)[ *]{0,3}(?::\*{0,2}(?=[ \t\n]|\Z)|：|\t)")
@@ -366,6 +367,8 @@ def _messages(entries: list[dict[str, Any]], wordless: list[str]) -> list[_Messa
         beside += [
             said for key in _CARDS for card in _items(entry.get(key)) or [entry.get(key)] if (said := _carded(card)) and said not in words
         ]
+        about = entry.get("metadata")  # of ChatGPT
+        beside += [said for one in _items(about.get("attachments") if isinstance(about, dict) else None) if (said := _carded(one))]
         beside += [", ".join(map(str, place.values())) for key in _POINTS if isinstance(place := entry.get(key), dict)]
         if isinstance(origin := entry.get("forwarded_from"), str) and origin.strip():
             beside.insert(0, f"forwarded from {origin.strip()}")
@@ -415,7 +418,8 @@ def _said(value: Any) -> str:
             said.append(f"{_said(one['question'])} ({', '.join(map(_said, _items(one['answers'])))})")
         elif isinstance(one, dict):
             keys = (
-                "text", "parts", "content", "body", "elements", "name", "title", "fileName", "filename", "url", "uri", "question",
+                "text", "parts", "content", "body", "elements", "name", "title", "fileName", "filename", "file_name", "url", "uri",
+                "question",
                 "answers", "share_text", "link",
             )  # fmt: skip
             waiting.append(next((one[key] for key in keys if one.get(key)), ""))
