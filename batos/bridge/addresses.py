@@ -96,7 +96,7 @@ def _parse(bare: str) -> Address:
     if _ip(host) is None and not _NAME.fullmatch(host):
         raise ValueError(f"{host!r} is not a valid name of a host")
     if host.isdecimal() and _ip(host) is not None and host != "0":
-        raise ValueError(f"{host} alone is no host; a port is written :{host}")
+        raise ValueError(f"{host} alone is not a host; a port is written :{host}")
     user = (unquote(split.username), unquote(split.password or "")) if split.username else None
     return Address(scheme or "http", host, port or PORTS.get(scheme, PORT), _ENDPOINT.sub("", split.path.strip("/")), user)
 

@@ -67,7 +67,7 @@ def grammar_schema(schema: Any) -> Any:
 
 
 class _Converted:
-    """What is sent of a schema and of the schemas in it."""
+    """Conversion of a schema, and of the schemas in it, to what is sent."""
 
     def __init__(self, root: Any) -> None:
         self._root, self._left = root, _EXPANSIONS

@@ -56,7 +56,7 @@ _BEHIND = re.compile(rf"(?P<name>[^\n\[\]:]{{1,60}}?)[ ][—–][ ](?P<a>{_DATE}
 """Matches a name with date and time behind it, as Discord shows them."""
 _KAKAO = re.compile(r"\[(?P<name>[^\[\]\n]{1,40})\][ ]\[(?P<a>[^\[\]\n]{4,16})\][ ]")
 _NOTICES = ("***", "-!-", "-->", "<--", "--\t")
-"""What IRC programs write before a notice."""
+"""Marks of IRC programs before a notice."""
 _QUOTES = ("“”", "„“", "«»", "「」", "‘’", '""')
 _FROM_TO = re.compile(r"From[ ]{1,3}(?P<name>[^\n:]{1,60}?)(?:[ ]{1,3}to[ ]{1,3}[^\n:]{1,60})?\Z")
 """Matches what Zoom writes for a name."""

@@ -252,7 +252,7 @@ def _parameter(part: email.message.Message, name: str) -> str:
 def _unflowed(text: str, *, spaced: bool) -> str:
     """Return a text of format=flowed (RFC 3676) with its paragraphs whole: a line that ends with a blank goes on in the next one.
 
-    :param spaced: False if that blank is no part of the text, as in Japanese.
+    :param spaced: False if that blank does not belong to the text, as in Japanese.
     """
     paragraphs: list[list[str]] = []
     goes_on, last = False, 0
