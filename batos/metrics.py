@@ -217,32 +217,46 @@ class Metrics:
 
         self._registry = registry = CollectorRegistry()
         self._missions = Counter(
-            "batos_missions", "Missions that ended, by outcome and persona.", ["outcome", "persona"], registry=registry
+            "batos_missions",
+            "Missions that ended here; of several kernels each counts those that it ended.",
+            ["outcome", "persona"],
+            registry=registry,
         )
-        self._failures = Counter("batos_mission_failures", "Missions that FAILED, by code.", ["code"], registry=registry)
+        self._failures = Counter("batos_mission_failures", "Missions that FAILED, by code of the error.", ["code"], registry=registry)
         self._states = Histogram("batos_state_seconds", "Time in a state of the PSM.", ["state"], buckets=_LONG, registry=registry)
         self._inferences = Counter(
-            "batos_inferences", "Inferences asked for, by model and outcome (ok, or the cause of its failure).", ["model", "outcome"],
+            "batos_inferences", "Inferences asked for; the outcome is ok, or the cause of the failure.", ["model", "outcome"],
             registry=registry,
         )  # fmt: skip
         self._seconds = Histogram("batos_inference_seconds", "Time of an inference.", ["model"], buckets=_LONG, registry=registry)
-        self._tokens = Counter(
-            "batos_tokens", "Tokens of inferences, by model and kind (prompt, answer).", ["model", "kind"], registry=registry
+        self._tokens = Counter("batos_tokens", "Tokens of inferences; the kind is prompt or answer.", ["model", "kind"], registry=registry)
+        self._reading = Counter(
+            "batos_prompt_seconds",
+            "Time in which models read prompts: little for many tokens that a model had read before, and Ollama counts these, too.",
+            ["model"],
+            registry=registry,
         )
-        self._reading = Counter("batos_prompt_seconds", "Time in which models read prompts.", ["model"], registry=registry)
-        self._verdicts = Counter("batos_guardian_verdicts", "Verdicts of the Persistence Guardian.", ["verdict"], registry=registry)
-        self._methods = Counter("batos_method_runs", "Runs of generated methods, by outcome (ok, failed).", ["outcome"], registry=registry)
+        self._verdicts = Counter(
+            "batos_guardian_verdicts", "Verdicts of the Persistence Guardian: accepted, refused.", ["verdict"], registry=registry
+        )
+        self._methods = Counter(
+            "batos_method_runs", "Runs of generated methods; the outcome is ok or failed.", ["outcome"], registry=registry
+        )
         self._retrievals = Counter(
-            "batos_retrievals", "Questions to memory, by whether it had something to say.", ["found"], registry=registry
+            "batos_retrievals", "Questions to memory, by whether anything was found: yes, no.", ["found"], registry=registry
         )
         self._calls = Counter(
-            "batos_tool_calls", "Calls of tools, by tool and outcome (done, failed, doubt, asked, denied, replayed).", ["tool", "outcome"],
-            registry=registry,
+            "batos_tool_calls",
+            "Calls of tools; outcomes: done, failed, doubt (it may have happened), asked, denied, replayed (the journal had it).",
+            ["tool", "outcome"], registry=registry,
         )  # fmt: skip
         self._call_seconds = Histogram("batos_tool_seconds", "Time of a call of a tool.", ["tool"], buckets=_LONG, registry=registry)
         self._call_bytes = Counter("batos_tool_bytes", "Bytes of what tools answered.", ["tool"], registry=registry)
         self._notices = Counter(
-            "batos_notices", "Messages of notices, by channel and outcome (done, failed, doubt).", ["channel", "outcome"], registry=registry
+            "batos_notices",
+            "Sendings of messages that tell notices; the outcome is done, failed or doubt.",
+            ["channel", "outcome"],
+            registry=registry,
         )
         self._of = functools.cache(self._counters)  # as many as the registry keeps: a lookup takes longer than a count
         in_state = functools.cache(self._states.labels)
@@ -361,7 +375,11 @@ def _of_kernels(kernel: dict[str, Any] | None) -> Iterator[Metric]:
 
     if not kernel:
         return
-    states = GaugeMetricFamily("batos_kernels", "Kernels of the image, by state.", labels=["state"])
+    states = GaugeMetricFamily(
+        "batos_kernels",
+        "Kernels of the image, by state: works, leads, unfit, drains, gone. It is absent where a daemon has its image to itself.",
+        labels=["state"],
+    )
     for state, count in kernel["states"].items():
         states.add_metric([state], count)
     missions = GaugeMetricFamily("batos_kernel_missions", "Missions under way, by kernel.", labels=["kernel"])
@@ -396,7 +414,11 @@ class _Facts:
             yield CounterMetricFamily(f"batos_{name}", help, value=image[name])
         yield CounterMetricFamily("batos_system_transactions", "System transactions committed.", value=image["system"])
         yield CounterMetricFamily("batos_syncs", "Rounds of the committer, each synced once.", value=image["rounds"])
-        waiting = GaugeMetricFamily("batos_missions_now", "Missions that have not ended, by what they do.", labels=["doing"])
+        waiting = GaugeMetricFamily(
+            "batos_missions_now",
+            "Missions that have not ended, by what they do: running, queued, paused, needs_input, following.",
+            labels=["doing"],
+        )
         for name in ("running", "queued", "paused", "needs_input", "following"):
             waiting.add_metric([name], missions[name])
         yield waiting
@@ -407,11 +429,15 @@ class _Facts:
             age = max(0.0, time.time() - backups["last"])
             yield GaugeMetricFamily("batos_backup_age_seconds", "Time since the last backup that was proved.", value=age)
         if (cem := facts["autotelic"].get("cem")) and cem["last"]:
-            entropy = GaugeMetricFamily("batos_entropy", "Entropy of the last mission, by part, and cem.", labels=["part"])
+            entropy = GaugeMetricFamily(
+                "batos_entropy",
+                "Entropy of the last mission; the parts are relevance, diversity, novelty, structure and cem.",
+                labels=["part"],
+            )
             for part in ("relevance", "diversity", "novelty", "structure", "cem"):
                 entropy.add_metric([part], cem["last"][part])
             yield entropy
-            yield GaugeMetricFamily("batos_entropy_rolling", "Mean composite entropy of the last missions.", value=cem["rolling"])
+            yield GaugeMetricFamily("batos_entropy_rolling", "Mean composite entropy (cem) of the last missions.", value=cem["rolling"])
         if fired := facts["autotelic"].get("triggers"):
             yield CounterMetricFamily("batos_triggers", "Triggers of the loop that ever fired.", value=fired["ever"])
             yield GaugeMetricFamily("batos_triggers_quiet", "Triggers that fired and have not recovered.", value=len(fired["fired"]))

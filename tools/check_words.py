@@ -3,8 +3,10 @@
     python tools/check_words.py [FILE ...] [--reflow]
 
 A document (`*.md`) is checked sentence by sentence: at most 25 words between stops, colons and semicolons, no words that hide who
-acts, no "is no X". Of a source (`*.py`) the docstrings are checked, and the texts of help and of raised errors. `--reflow` writes the named
-documents anew with one sentence a line, and changes nothing else. Without files, the documents and `batos/**/*.py` are checked.
+acts, no "is no X", one sentence a line. Of a source (`*.py`) the docstrings are checked, and each text of at least five words:
+messages, help texts, settings, texts of the console. Left out are lists of words, code, and texts that go to a model or into images, whose
+words are part of journal keys. `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without
+files, the documents and `batos/**/*.py` are checked.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +38,13 @@ _CLAUSE = re.compile(r"(?<=[;:])\s+")
 _END = re.compile(r"(?<=[.!?])[\"”*)_]*\s+(?![*+-]\s|\d+\.\s|[|#>])(?=[\"“*(_`\[]*[A-Z0-9“\"`*(\[])")
 _DRAWING = re.compile(r"[─│├└┬]|\S {3,}\S")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|No|St|Dr|Mr|Mrs)\.$")
+_FEWEST_WORDS = 5  # of a text in a source that is taken for a sentence
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_NOT_PROSE = re.compile(r"^\s*(?:def|class|import|from|#) |\b(?:SELECT|CREATE TABLE)\b|\(\?[:!=<P]|\\[bdsw]|</?\w+>|= None$", re.MULTILINE)
+"""Code, SQL, patterns and markup."""
+_TO_MODELS = {"batos/forge/machine.py", "batos/forge/method_prompts.py", "batos/mind/psm.py", "batos/synthesis/families.py"}
+"""Sources whose texts go to models or into images; of these, docstrings and errors are checked."""
+_SAID = ("help", "description")
 _BULLET = re.compile(r"^(\s*)((?:[*+-]|\d+\.)\s+)(\S.*)$")
 
 
@@ -160,26 +170,43 @@ def docstring_paragraphs(node: ast.stmt) -> Iterator[str]:
             yield " ".join(re.sub(r":(?:param|raises|returns?)\b[^:]*:", "", paragraph).split())
 
 
+def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a source that hold a sentence, docstrings left out; of an f-string with a word in place of each value."""
+    parts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(id(part) for part in ast.walk(node) if part is not node)
+        elif isinstance(node, ast.Expr):
+            parts.add(id(node.value))
+        if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in parts:
+            continue
+        text = literal_text(node) or ""
+        listed = len(text.split()) > MOST_WORDS and not re.search(r"[.;:,](?:\s|$)", text)
+        if len(_WORD.findall(text)) >= _FEWEST_WORDS and not listed and not _NOT_PROSE.search(text):
+            yield from ((node.lineno, " ".join(paragraph.split())) for paragraph in re.split(r"\n\s*\n", text))
+
+
 def of_source(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield docstrings (those of attributes, too), help texts and the texts of raised errors of a source, with their lines."""
+    """Yield docstrings (those of attributes, too), messages, help texts and the texts of raised errors of a source, with their lines."""
     tree = ast.parse(path.read_text("utf-8"))
+    said: set[tuple[int, str]] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from ((statement.lineno, text) for statement in node.body for text in docstring_paragraphs(statement))
         elif isinstance(node, ast.Call):
-            named = [k.value for k in node.keywords if k.arg in ("help", "description")]
-            for value in named:
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    yield value.lineno, value.value
+            said |= {(k.value.lineno, text) for k in node.keywords if k.arg in _SAID and (text := literal_text(k.value))}
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            for value in node.exc.args:
-                if text := literal_text(value):
-                    yield value.lineno, text
+            said |= {(value.lineno, text) for value in node.exc.args if (text := literal_text(value))}
+    if not (path.is_relative_to(ROOT) and path.relative_to(ROOT).as_posix() in _TO_MODELS):
+        said.update(messages(tree))
+    yield from sorted(said)
 
 
 def documents() -> list[Path]:
     """Return the documents that readers see."""
-    return [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = ("README.md", "SECURITY.md", "CHANGELOG.md", "lora_staging/README.md")
+    folders = (ROOT / "docs", ROOT / "bench" / "results")
+    return [*(ROOT / name for name in named), *(path for folder in folders for path in sorted(folder.rglob("*.md")))]
 
 
 def sources() -> list[Path]:
@@ -194,9 +221,14 @@ def checked_by_default() -> list[Path]:
 
 def found_in(path: Path) -> list[str]:
     """Return what is wrong with a file."""
-    parts = paragraphs(path.read_text("utf-8")) if path.suffix == ".md" else of_source(path)
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    return [f"{shown}:{line}: {why}" for line, text in parts for why in trouble(text)]
+    if path.suffix != ".md":
+        return [f"{shown}:{line}: {why}" for line, text in of_source(path) for why in trouble(text)]
+    whole = path.read_text("utf-8")
+    found = [f"{shown}:{line}: {why}" for line, text in paragraphs(whole) for why in trouble(text)]
+    pairs = enumerate(zip_longest(whole.splitlines(), reflowed(whole).splitlines()), 1)
+    differing = next((line for line, (is_there, wanted) in pairs if is_there != wanted), None)
+    return [*found, f"{shown}:{differing}: one sentence a line; --reflow makes it so"] if differing else found
 
 
 def main() -> int:

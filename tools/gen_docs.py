@@ -5,10 +5,13 @@ A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; the prose 
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -105,6 +108,74 @@ def clients() -> str:
     return "\n\n".join(parts)
 
 
+def metrics() -> str:
+    """One row a metric, out of the calls that make them, since some are there only once something happened."""
+    import batos.metrics as module
+
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    names = {  # of a loop over pairs of a name and its meaning
+        id(call): [(pair.elts[0].value, pair.elts[1].value) for pair in loop.iter.elts]  # type: ignore[attr-defined]
+        for loop in ast.walk(tree)
+        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Tuple) and isinstance(loop.iter.elts[0], ast.Tuple)
+        for call in ast.walk(loop)
+    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    for call in sorted(calls, key=lambda call: call.lineno):
+        kind = call.func.id.removesuffix("MetricFamily").lower()  # type: ignore[attr-defined]
+        if kind not in ("counter", "gauge", "histogram"):
+            continue
+        lists = [value for value in (*call.args, *(k.value for k in call.keywords if k.arg == "labels")) if isinstance(value, ast.List)]
+        labels = ", ".join(f"`{label.value}`" for found in lists for label in found.elts)  # type: ignore[attr-defined]
+        first, meaning = call.args[:2]
+        if isinstance(first, ast.JoinedStr):
+            made = [(f"batos_{name}", words) for name, words in names[id(call)]]
+        else:
+            made = [(first.value, meaning.value)]  # type: ignore[attr-defined]
+        for name, words in made:
+            rows.append(f"| `{name}{'_total' * (kind == 'counter')}` | {kind} | {labels or '–'} | {words} |")
+    return "\n".join(rows)
+
+
+def doors() -> str:
+    """One row a path of the doors: its methods, the role that it needs, and what its handler says of itself."""
+    from unittest.mock import MagicMock
+
+    from batos.config import Settings
+    from batos.doors.app import application
+    from batos.doors.routes import DoorServices
+
+    rows: list[tuple[str, str, str, Any]] = []
+    for route in application(DoorServices(MagicMock(), MagicMock(), MagicMock(), Settings())).routes:  # type: ignore[call-arg]
+        handler = route.endpoint.args[0] if isinstance(route.endpoint, functools.partial) else type(route.endpoint)  # type: ignore[attr-defined]
+        methods = ", ".join(sorted(route.methods - {"HEAD"}))  # type: ignore[attr-defined]
+        path = route.path.replace(":path", "")  # type: ignore[attr-defined]
+        if (methods, path.rstrip("/"), handler) not in [(row[0], row[1], row[3]) for row in rows]:
+            rows.append((methods, path, "its hook" if path.startswith("/hooks/") else "`operate`", handler))
+    return _paths(rows)
+
+
+def console() -> str:
+    """One row a path of the console."""
+    from batos.console.app import GET, POST
+    from batos.console.login import PUBLIC
+
+    pages = [(method, path, page) for method, of in (("GET", GET), ("POST", POST)) for path, page in of.items()]
+    return _paths([(method, path, "–" if path.startswith(PUBLIC) else "`operate`", page) for method, path, page in pages])
+
+
+def _paths(rows: list[tuple[str, str, str, Any]]) -> str:
+    import inspect
+
+    lines = ["| method | path | role | what it does |", "|---|---|---|---|"]
+    for method, path, role, handler in rows:
+        says = inspect.getdoc(handler)
+        if not says:
+            raise SystemExit(f"{handler.__qualname__}, which answers {method} {path}, has no docstring")
+        lines.append(f"| {method} | `{path}` | {role} | {_flat(says.partition(chr(10) * 2)[0])} |")
+    return "\n".join(lines)
+
+
 def _item(match: re.Match[str]) -> str:
     return f"* {'raises ' * (match[1] == ':raises')}`{match[2]}`: {_flat(match[3])}"
 
@@ -130,6 +201,9 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "verbs": ("cli.md", verbs),
     "rules": ("guardian.md", rules),
     "clients": ("clients.md", clients),
+    "metrics": ("metrics.md", metrics),
+    "doors": ("http.md", doors),
+    "console": ("http.md", console),
 }
 
 
@@ -148,12 +222,15 @@ def filled(name: str) -> tuple[Path, str, str]:
 
 def main() -> int:
     """Write or compare every table."""
-    stale = [(path, new) for path, old, new in map(filled, TABLES) if old != new]
-    for path, new in stale:
-        if "--check" not in sys.argv:
-            path.write_text(new, "utf-8")
-        print(f"{'stale' if '--check' in sys.argv else 'written'}: docs/{path.name}")
-    return 1 if stale and "--check" in sys.argv else 0
+    check, stale = "--check" in sys.argv, False
+    for name in TABLES:  # one after the other: a page may have two
+        path, old, new = filled(name)
+        if old != new:
+            stale = True
+            if not check:
+                path.write_text(new, "utf-8")
+            print(f"{'stale' if check else 'written'}: docs/{path.name}")
+    return int(stale and check)
 
 
 if __name__ == "__main__":

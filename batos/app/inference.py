@@ -181,7 +181,7 @@ class ModelRuntime:
     async def _digest_now(self, model: str) -> str:
         """Return the digest of a model as the image knows it, without waiting for an Ollama that is away, or for a build.
 
-        A model that is to be built anew is not asked for: the image would hold all kernels to the former one.
+        What an Ollama has before its models were built is not published: the other kernels would be held to a model that is about to go.
 
         :raises InferenceFailed: if it cannot be used now.
         """

@@ -29,6 +29,8 @@ PORTS = {"http": 80, "https": 443}
 _HIGHEST = 65535
 _PROXIES = ("http", "https", "socks5", "socks5h")
 _NAME = re.compile(r"[^\s/?#@\\\[\]<>^`{|}\"%]+")
+_ENDPOINT = re.compile(r"(?:\A|/)(?:v1(?:/(?:chat/completions|completions|embeddings|models))?|api/(?:chat|generate|tags|embed))\Z")
+"""Matches the end of an address that was copied from another client's settings: what this one appends itself."""
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _KEY = "OLLAMA_API_KEY"
 
@@ -78,6 +80,11 @@ def _parse(bare: str) -> Address:
         raise ValueError(f"{scheme}:// is not what an Ollama speaks")
     if mark and not rest.strip("/"):
         raise ValueError("it names no host")
+    if not mark and (slashes := re.match(r"(https?):/?(?!\d)", rest, re.IGNORECASE)) and rest[slashes.end() :]:
+        raise ValueError(f"{slashes[1]}:// is written with two slashes")
+    rest = rest.removeprefix("//") if not mark else rest
+    if found := re.search(r"[?#]", rest):
+        raise ValueError(f"{found[0]} begins what no address of an Ollama has")
     before, slash, after = rest.partition("/")
     if ":" in before and _ip(before) is not None and not before.startswith("["):  # an IPv6 address
         rest = f"[{before}]{slash}{after}"
@@ -88,8 +95,10 @@ def _parse(bare: str) -> Address:
     host = split.hostname or "127.0.0.1"
     if _ip(host) is None and not _NAME.fullmatch(host):
         raise ValueError(f"{host!r} is not a valid name of a host")
+    if host.isdecimal() and _ip(host) is not None and host != "0":
+        raise ValueError(f"{host} alone is not a host; a port is written :{host}")
     user = (unquote(split.username), unquote(split.password or "")) if split.username else None
-    return Address(scheme or "http", host, port or PORTS.get(scheme, PORT), split.path.strip("/"), user)
+    return Address(scheme or "http", host, port or PORTS.get(scheme, PORT), _ENDPOINT.sub("", split.path.strip("/")), user)
 
 
 def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> httpx.AsyncHTTPTransport:

@@ -91,7 +91,7 @@ class Candidate:
         if self.can.remote:
             return "it is a model of a service elsewhere, which would be sent every brief"
         if (self.can.parameters or 0) < LEAST_PARAMETERS:
-            return "it is no larger than the model that comes with BAT OS"
+            return "it is not larger than the model that comes with BAT OS"
         if self.can.context is not None and self.can.context < LEAST_CONTEXT:
             return f"its context has {self.can.context} tokens"
         if self.least_memory > budget:

@@ -33,7 +33,7 @@ _TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array",
 _FORMATS = frozenset(("date", "time", "date-time", "uuid"))
 _COUNTS = frozenset(("minLength", "maxLength", "minItems", "maxItems"))
 _BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
-_CHOICES = frozenset(("anyOf", "oneOf", "allOf"))
+_CHOICES = frozenset(("anyOf", "oneOf"))
 _NAMED = frozenset(("$defs", "definitions"))
 _NOTES = frozenset(("title", "description"))
 _NAME = re.compile(r'[^"\\\x00-\x1f\x7f\ud800-\udfff]+')
@@ -48,63 +48,150 @@ _TOKEN = re.compile(rf"""(?P<class>{_CLASS})|\\(?P<short>[dw])|\\(?P<plain>[.\-+
 """Matches a part of a pattern that the converter reads as JSON Schema does."""
 
 
+_NOT_NAMES = frozenset(("$ref", "$defs"))  # the converter takes a property of such a name for the keyword
+_ANY = {"type": ["string", "number", "boolean", "object", "array", "null"]}
+"""Schema of any value. The converter takes an empty one for that of an object."""
+_JOINED = ("$ref", "anyOf", "oneOf", "allOf", "properties")
+"""Keywords of which the converter heeds only one in a schema; with `properties` beside another it forbids what the other allows."""
+_DECIDING = frozenset((*_JOINED, "type", "const", "enum", "additionalProperties", "items", "prefixItems"))
+"""Keywords of which the converter needs one."""
+_MORE = frozenset(("if", "dependentSchemas", "dependentRequired", "patternProperties"))
+"""Keywords, of which no grammar is made, that may ask for other properties than those that a schema names."""
+_EXPANSIONS = 100  # greatest number of references in a schema that are replaced by what they lead to
+_REF_DEPTH = 10  # greatest number of references in a row that are followed
+
+
 def grammar_schema(schema: Any) -> Any:
     """Return the schema, or a copy without the parts that have no grammar; None for None."""
-    return dict(_kept(schema)) if isinstance(schema, dict) else schema if schema is None else {}
+    return schema if schema is None else _Converted(schema).of(schema)
 
 
-def _kept(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    odd = {name for name in _names(schema.get("properties")) if not _NAME.fullmatch(name)}
-    if odd:  # an object with any names: a grammar without these properties would forbid them
-        yield "type", "object"
-        return
-    for name, value in schema.items():
-        if (kept := _keyword(name, value, schema)) is not _LEFT:
-            yield name, kept
+class _Converted:
+    """Conversion of a schema, and of the schemas in it, to what is sent."""
+
+    def __init__(self, root: Any) -> None:
+        self._root, self._left = root, _EXPANSIONS
+        self._within: list[str] = []  # references that are expanded around the present schema
+
+    def of(self, schema: Any) -> dict[str, Any]:
+        if not isinstance(schema, dict):
+            return dict(_ANY)
+        depth = len(self._within)
+        kept = dict(self._kept(self._merged(schema)))
+        del self._within[depth:]
+        return kept if kept.keys() & _DECIDING else {**kept, **_ANY}
+
+    def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema with those that it combines in one, as far as that is right; else a schema that allows more."""
+        if self._is_open(schema):
+            schema = {name: value for name, value in schema.items() if name not in ("anyOf", "oneOf")}
+        combined = [name for name in _JOINED if name in schema]
+        beside = schema.keys() - {"$ref", *_NAMED, *_NOTES, "$schema", "$id", "$comment", "default", "examples"}
+        if combined in ([], ["properties"], ["anyOf"], ["oneOf"]) or (combined == ["$ref"] and not beside):
+            return schema
+        merged: dict[str, Any] = {}
+        if not self._merge(schema, merged) or len({"anyOf", "oneOf", "properties"} & merged.keys()) > 1:
+            own = {name: value for name, value in schema.items() if name not in ("$ref", "anyOf", "oneOf", "allOf")}
+            is_object = "properties" in merged and "type" not in own
+            merged = {**own, "additionalProperties": True} if "properties" in own else {**own, "type": "object"} if is_object else own
+        elif merged.get("additionalProperties") is False and "properties" in merged:
+            del merged["additionalProperties"]  # it is about one of the parts alone
+        return {**{name: schema[name] for name in _NAMED if name in schema}, **merged}
+
+    def _is_open(self, schema: dict[str, Any]) -> bool:
+        """Return True if a choice in a schema only says which properties there are, which no grammar can say of a part."""
+        ways = next((schema[name] for name in ("anyOf", "oneOf") if name in schema), None)
+        if "properties" not in schema or not isinstance(ways, list):
+            return False
+        return any(isinstance(one, dict) and one.keys() <= {"required"} for one in ways)
+
+    def _merge(self, schema: Any, merged: dict[str, Any], deep: int = 0) -> bool:
+        """Add what a schema says to `merged`. Return False if two things that it says cannot be one."""
+        if not isinstance(schema, dict):
+            return schema is True
+        for name, value in schema.items():
+            if name in _NAMED or name in ("title", "description", "$schema", "$id", "$comment", "default", "examples"):
+                continue
+            if name == "$ref":
+                if deep >= _REF_DEPTH or not self._left or value in self._within:
+                    return False
+                self._left -= 1
+                self._within.append(value)
+                fits = self._merge(self._target(value), merged, deep + 1)
+            elif name == "allOf":
+                fits = isinstance(value, list) and all(self._merge(one, merged, deep) for one in value)
+            elif name == "properties":
+                held = merged.setdefault("properties", {})
+                fits = isinstance(value, dict) and all(held.setdefault(key, one) == one for key, one in value.items())
+            elif name == "required":
+                merged["required"] = [*merged.get("required", ()), *(value if isinstance(value, list) else ())]
+                fits = True
+            else:
+                fits = merged.setdefault(name, value) == value
+            if not fits:
+                return False
+        return True
+
+    def _target(self, reference: Any) -> Any:
+        if not isinstance(reference, str) or not _REF.fullmatch(reference):
+            return None
+        found = self._root
+        for step in reference.split("/")[1:]:
+            found = found.get(step) if isinstance(found, dict) else None
+        return found
+
+    def _kept(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        if any(not _NAME.fullmatch(name) or name in _NOT_NAMES for name in _names(schema.get("properties"))):
+            yield "type", "object"  # an object with any names: a grammar without these properties would forbid them
+            return
+        for name, value in schema.items():
+            if (kept := self._keyword(name, value, schema)) is not _LEFT:
+                yield name, kept
+        if "properties" in schema and not _MORE.isdisjoint(schema) and "additionalProperties" not in schema:
+            yield "additionalProperties", True
+
+    def _keyword(self, name: str, value: Any, schema: dict[str, Any]) -> Any:
+        """Return the value to send for a keyword; `_LEFT` to leave the keyword out."""
+        keeps = False
+        if name == "properties" or name in _NAMED:
+            return {key: self.of(one) for key, one in value.items()} if isinstance(value, dict) else _LEFT
+        if name in _CHOICES:
+            return (
+                [self.of(one) for one in value]
+                if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+                else _LEFT
+            )
+        if name == "prefixItems":
+            return [self.of(one) for one in value] if isinstance(value, list) and value else _LEFT
+        if name == "items":
+            return self.of(value) if isinstance(value, dict) and "prefixItems" not in schema else _LEFT
+        if name == "additionalProperties":
+            if "patternProperties" in schema and value is not True:
+                return _LEFT  # a grammar has no patterns of names: it would allow no other name
+            return value if isinstance(value, bool) else self.of(value) if isinstance(value, dict) else _LEFT
+        if name == "pattern":
+            return _LEFT if not isinstance(value, str) or (safe := grammar_pattern(value)) is None else safe
+        if name == "type":
+            types = value if isinstance(value, list) else [value]
+            keeps = bool(types) and all(isinstance(one, str) and one in _TYPES for one in types)
+        elif name == "required":
+            keeps = isinstance(value, list) and all(isinstance(one, str) and one in _names(schema.get("properties")) for one in value)
+        elif name == "enum":
+            keeps = isinstance(value, list) and bool(value)
+        elif name in _COUNTS:
+            keeps = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+        elif name in _BOUNDS:
+            keeps = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+        elif name == "format":
+            keeps = isinstance(value, str) and value in _FORMATS
+        elif name == "$ref":
+            keeps = isinstance(value, str) and _REF.fullmatch(value) is not None
+        else:
+            keeps = name == "const" or (name in _NOTES and isinstance(value, str))
+        return value if keeps else _LEFT
 
 
 _LEFT = object()
-
-
-def _keyword(name: str, value: Any, schema: dict[str, Any]) -> Any:
-    """Return the value to send for a keyword; `_LEFT` to leave the keyword out."""
-    keeps = False
-    if name == "properties" or name in _NAMED:
-        return {key: grammar_schema(one) for key, one in value.items()} if isinstance(value, dict) else _LEFT
-    if name in _CHOICES:
-        return (
-            [grammar_schema(one) for one in value]
-            if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
-            else _LEFT
-        )
-    if name == "prefixItems":
-        return [grammar_schema(one) for one in value] if isinstance(value, list) and value else _LEFT
-    if name == "items":
-        return grammar_schema(value) if isinstance(value, dict) and "prefixItems" not in schema else _LEFT
-    if name == "additionalProperties":
-        if "patternProperties" in schema and value is not True:
-            return _LEFT  # a grammar has no patterns of names: it would allow no other name
-        return value if isinstance(value, bool) else grammar_schema(value) if isinstance(value, dict) else _LEFT
-    if name == "pattern":
-        return _LEFT if not isinstance(value, str) or (safe := grammar_pattern(value)) is None else safe
-    if name == "type":
-        types = value if isinstance(value, list) else [value]
-        keeps = bool(types) and all(isinstance(one, str) and one in _TYPES for one in types)
-    elif name == "required":
-        keeps = isinstance(value, list) and all(isinstance(one, str) and one in _names(schema.get("properties")) for one in value)
-    elif name == "enum":
-        keeps = isinstance(value, list) and bool(value)
-    elif name in _COUNTS:
-        keeps = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
-    elif name in _BOUNDS:
-        keeps = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
-    elif name == "format":
-        keeps = isinstance(value, str) and value in _FORMATS
-    elif name == "$ref":
-        keeps = isinstance(value, str) and _REF.fullmatch(value) is not None
-    else:
-        keeps = name == "const" or (name in _NOTES and isinstance(value, str))
-    return value if keeps else _LEFT
 
 
 def _names(properties: Any) -> list[str]:

@@ -203,8 +203,8 @@ DAEMON = QuerySource()
 AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="State at this time: docs/cli.md describes a TIME.")]
 _CACHE = 2000  # objects kept in the cache of the database
 _TID = re.compile(r"[0-9a-f]{16}\Z")
-_AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)(?: ago)?\Z")
-_UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|sec|min|m|h|d|w|(?:second|minute|hour|day|week)s?|mins|secs)(?: ago)?\Z")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _FIRST = 0.0  # images do not reach further back
 _LAST = 1e-6  # seconds: a TIME means the last instant of what it names
 
@@ -214,12 +214,13 @@ def moment(text: str | None, now: Callable[[], float] = time.time) -> float | st
 
     :raises typer.BadParameter: if the text is not a valid TIME.
     """
-    if text is None or text == "now":
+    text = text and text.strip()
+    if text is None or text.lower() == "now":
         return None
     if _TID.match(text):
         return text
     if match := _AGO.match(text):
-        return max(_FIRST, now() - float(match[1]) * _UNITS[match[2]])
+        return max(_FIRST, now() - float(match[1]) * _UNITS[match[2][0]])
     try:
         return _calendar(text, datetime.datetime.fromtimestamp(now()))
     except ValueError:
@@ -233,18 +234,21 @@ def _calendar(text: str, today: datetime.datetime) -> float:
     if re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d+)?)?", text):
         text = f"{today:%Y-%m-%d} {text}"
     begin = datetime.datetime.fromisoformat(text)
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        size = datetime.timedelta(days=1)
-    elif re.search(r"\d\d:\d\d:\d\d", text) is None:
-        size = datetime.timedelta(minutes=1)
-    elif begin.microsecond:
+    if begin.microsecond:
         return _seconds(begin)
-    else:
-        size = datetime.timedelta(seconds=1)
+    size = _size(text)
     try:
         return max(_FIRST, _seconds(begin + size) - _LAST)
     except OverflowError:  # the end of the last year that the calendar has
         return _seconds(datetime.datetime.max)
+
+
+def _size(text: str) -> datetime.timedelta:
+    """Return how long that is which a date of ISO 8601 names: a week, a day, an hour, a minute or a second."""
+    clock = re.search(r"(?<=[\d])[T ](\d\d)(:?\d\d)?(:?\d\d)?", text)
+    if clock is None:
+        return datetime.timedelta(days=7 if re.fullmatch(r"\d{4}-?W\d\d", text) else 1)
+    return datetime.timedelta(seconds=1 if clock[3] else 60 if clock[2] else 3600)
 
 
 def _seconds(moment: datetime.datetime) -> float:

@@ -354,9 +354,21 @@ def read_schema(file: str) -> dict[str, Any]:
 def value_of(word: str) -> Any:
     """Return an argument of a message: the JSON value it is, else the word itself."""
     try:
-        return json.loads(word, parse_constant=_no_constant)
-    except (ValueError, RecursionError):  # also a number with too many digits, or JSON that is nested too deep
+        value = json.loads(word, parse_constant=_no_constant, parse_float=_finite)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # also a number with too many digits, JSON that is nested too deep, half of a character
         return word
+    return value
+
+
+def _finite(number: str) -> float:
+    """
+    :raises ValueError: for a number that is too large: as another one it would be wrong.
+    """
+    found = float(number)
+    if not math.isfinite(found):
+        raise ValueError(f"{number} is too large")
+    return found
 
 
 def _no_constant(name: str) -> Any:

@@ -55,14 +55,17 @@ class ImageSettings(SettingsSection):
         30, ge=0, le=36_500, description="age in days of a finished mission from which its journal loses its texts; 0: at the next upkeep"
     )
     missions_kept: int = Field(
-        10_000, ge=1, le=100_000_000, description="number of newest missions that are kept whole; of an older one a line of 200 bytes stays"
+        10_000,
+        ge=1,
+        le=100_000_000,
+        description="number of newest missions that are kept whole; of an older one a line stays (about 1 KB with its index)",
     )
     mission_days: float = Field(
         365,
         ge=0,
         le=36_500,
-        description="age in days from which a mission is kept as a line of 200 bytes only, unless it was rated, taught or followed up; "
-        "0: at the next upkeep",
+        description="age in days from which a mission is kept as one line (about 1 KB), unless it was rated, taught "
+        "or followed up; 0: at the next upkeep",
     )
     kernels: Literal["one", "many"] = Field(
         "one",

@@ -142,7 +142,7 @@ async def preview_revert(seat: PageContext, request: Request) -> Response:
 
 
 async def revert(seat: PageContext, request: Request) -> Response:
-    """Have it done, by a mission. The form has the mission's id, so that sending it twice makes one version."""
+    """Have a mission restore a former version of a method. The form has its id, so that sending it twice makes one version."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id = needed(form, "id")
     version = whole(needed(form, "version"), "version")

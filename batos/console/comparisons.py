@@ -116,7 +116,7 @@ async def resume(seat: PageContext, request: Request) -> Response:
 
 
 async def promote(seat: PageContext, request: Request) -> Response:
-    """Make the variant what there is."""
+    """Take the variant of a comparison over, as what is in use."""
     form = await form_of(request, ConsoleLimits.of(seat.settings).form_bytes)
     id = needed(form, "id")
     await seat.asker.ask("compare.promote", id=id, note=needed(form, "note").strip(), anyway=form.get("anyway") == "1")

@@ -107,6 +107,7 @@ async def login_page(seat: PageContext, why: str) -> Response:
 
 
 async def ask_token(seat: PageContext, request: Request) -> Response:
+    """Ask for the token."""
     return await login_page(seat, "")
 
 

@@ -153,14 +153,17 @@ async def submit(seat: PageContext, request: Request) -> Response:
 
 
 async def cancel(seat: PageContext, request: Request) -> Response:
+    """Cancel a mission."""
     return await _do(seat, request, "cancel", "cancelled")
 
 
 async def pause(seat: PageContext, request: Request) -> Response:
+    """Let a mission rest until it is resumed."""
     return await _do(seat, request, "pause", "paused")
 
 
 async def resume(seat: PageContext, request: Request) -> Response:
+    """Let a paused mission go on."""
     return await _do(seat, request, "resume", "resumed")
 
 

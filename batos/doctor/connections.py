@@ -89,14 +89,14 @@ async def unreachable(kind: str, place: str) -> str:
 def _not_here(kind: str, place: str) -> str:
     """Return why a file, folder or program of this machine cannot be used; empty if it can."""
     if kind == "folder":
-        return "" if os.access(place, os.R_OK | os.X_OK) and Path(place).is_dir() else f"{place} is no folder that can be read"
+        return "" if os.access(place, os.R_OK | os.X_OK) and Path(place).is_dir() else f"{place} is not a folder that can be read"
     if kind == "openapi":
-        return "" if os.access(place, os.R_OK) else f"{place} is no file that can be read"
+        return "" if os.access(place, os.R_OK) else f"{place} is not a file that can be read"
     try:
         program = shlex.split(place)[0]
     except (ValueError, IndexError):
         return f"{place!r} is not a command"
-    return "" if os.access(program, os.X_OK) and Path(program).is_file() else f"{program} is no program that can be run"
+    return "" if os.access(program, os.X_OK) and Path(program).is_file() else f"{program} is not a program that can be run"
 
 
 async def _no_server(url: str) -> str:

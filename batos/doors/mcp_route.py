@@ -74,7 +74,7 @@ class AskedDaemon:
 
 
 class McpEndpoint:
-    """ASGI application of the path."""
+    """MCP server over streamable HTTP: its tools submit missions and ask about them."""
 
     def __init__(self, services: DoorServices) -> None:
         self._limits = services.limits

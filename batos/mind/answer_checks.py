@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -220,6 +221,7 @@ _WORD_GATE = re.compile(r"\w")
 _MARKUP = frozenset("`^|~<>=+\ufffd")  # symbols that Markdown uses, and the one for what could not be decoded
 _IN_CODE = re.compile(r"(?<!`)```[^\n`]*+\n\s*+[^\s`]|`[^`\s]")
 _OPERATOR = re.compile(r"(?=[^=<>+%&/$@^~]{0,2}[=<>+%&/$@^~])[!=<>+*/%&|^~$@:?-]{1,3}")
+_MORSE = re.compile(r"(?=[^.]*+\.)(?=[^-]*+-)[.-]{1,6}(?:[ /|\n]{1,3}[.-]{1,6}){2,}")
 _LONG = 20  # least number of characters of the first sentence of a loop
 _MOST = 0.7  # share of repeated sentences in a loop
 _VOWELS = frozenset("aeiouyаеиоуыэюяіαεηιουω")
@@ -289,9 +291,10 @@ def _before_loop(text: str) -> str:
     for _, words in said:
         again.append(words in known)
         known.add(words)
+    repeated = list(itertools.accumulate(again, initial=0))
     for at, (begin, words) in enumerate(said):
-        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last sentence may be cut off
-        if again[at] and len(words) >= _LONG and sum(rest) >= _MOST * len(rest):
+        end = max(at + 1, len(said) - 1)  # the last sentence may be cut off
+        if again[at] and len(words) >= _LONG and repeated[end] - repeated[at] >= _MOST * (end - at):
             return text[:begin].rstrip()
     return text
 
@@ -324,8 +327,8 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
 
 
 def _says_something(text: str) -> bool:
-    """Return True if a text has a word, a symbol such as an emoji or an operator, or code."""
-    if _WORD_GATE.search(text) or _IN_CODE.search(text):
+    """Return True if a text has a word, a symbol such as an emoji or an operator, or code, or is one of Morse."""
+    if _WORD_GATE.search(text) or _IN_CODE.search(text) or _MORSE.fullmatch(text.strip()):
         return True
     return any(unicodedata.category(char)[0] == "S" and char not in _MARKUP for char in text) or bool(_OPERATOR.fullmatch(text.strip()))
 
@@ -451,7 +454,7 @@ def fault_of_method_texts(source: str, own: str = "") -> str | None:
     for text in _sentences(ast.parse(source)):
         insult = next((found[0] for found in _INSULTS.finditer(text) if found[0].lower() not in own.lower()), None)
         if insult is not None:
-            return f"it says {insult!r}, which insults whoever asks; say what is wrong in plain words"
+            return f"it says {insult!r}, which insults its reader; say what is wrong in plain words"
         if len(text.split()) >= _LONG_TEXTS and (fault := fault_of(text, tongue=False)):
             return f"the text {text[:40]!r} is not fit: {fault}"
     return None

@@ -32,9 +32,9 @@ _NUMBER = re.compile(r"\d{1,5}")
 _NTH = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _FORMS = (
-    "allowed are: every day at 8, every weekday at 8:00, every monday and friday at 9:30, every day at 8 and 18, "
-    "on the first of each month at 7, on the last of each month at 18:00, every 3 days at 8, every other monday at 9, "
-    "every 2 weeks on tuesday at 18, every 15 minutes, every 2 hours, hourly, "
+    "allowed are: every day at 8, every weekday at 8:00, every monday and friday at 9:30, every day at 8 and 18; "
+    "on the first of each month at 7, on the last of each month at 18:00; every 3 days at 8, every other monday at 9, "
+    "every 2 weeks on tuesday at 18; every 15 minutes, every 2 hours, hourly; "
     "tomorrow at 8, at 2026-12-01 08:00, in 2 hours, or a cron expression such as 0 8 * * 1-5"
 )
 

@@ -203,7 +203,7 @@ def _fault_of_request(operation: HttpOperation) -> str:
             return f"the placeholder {part} is of no parameter in path"
     for one in operation.parameters:
         if one.place == "path" and f"/{{{one.name}}}/" not in f"{path}/":
-            return f"the parameter {one.name} is in path, where {{{one.name}}} is no part"
+            return f"the parameter {one.name} is in path, where {{{one.name}}} is not a part"
         if one.place == "body" and operation.method == "GET":
             return f"the parameter {one.name} is in the body, which a GET does not have"
     return ""

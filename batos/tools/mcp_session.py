@@ -331,7 +331,7 @@ class McpSession:
         except TimeoutError:
             self.why = f"it did not say what it offers within {self._limits.connect_s:g} s"
             if self.login:
-                self.why = f"nobody logged in within {AUTHORIZE_S:g} s"
+                self.why = f"its user did not log in within {AUTHORIZE_S:g} s"
         except BaseException as e:
             self._cause = self._cause or _leaf(e)
             self.why = self.why or self._transport.why or _words(self._cause)

@@ -103,7 +103,7 @@ class Inbox:
                 if spoken:
                     yield message
                 else:
-                    log.warning("foreign_bytes", why="a connection spoke a protocol before ZMTP/3; its message is let go")
+                    log.warning("foreign_bytes", why="a connection spoke a protocol before ZMTP/3; its message is dropped")
 
     def _begin(self, frame: zmq.Frame) -> None:
         """Take a routing id, and note what its connection is known by."""

@@ -140,5 +140,5 @@ async def test_a_personas_model_says_who_speaks_and_nothing_else(model: Model) -
 async def test_it_is_told_among_the_models_of_its_ollama(model: Model) -> None:
     (one,) = [one for one in await installed_models.list_models(model.client) if one.name == model.name]
     assert one.cache == 2 * 2 * 64 * 2  # two layers, two heads of 32: keys and values of 16 bits
-    assert one.unfit(10**12).startswith("it is no larger than the model that comes with BAT OS")
+    assert one.unfit(10**12).startswith("it is not larger than the model that comes with BAT OS")
     assert not replace(one, can=replace(one.can, parameters=10**9)).unfit(10**12)

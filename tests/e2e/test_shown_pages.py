@@ -12,7 +12,7 @@ from tests.support.daemon import ROOT
 from tests.support.shown_pages import ELSEWHERE, PAGES, RUN_BY, Machine, bare, machine, pages, run_by, shared_daemon, shown
 from tools.follow import blocks_of
 
-LONG = {f"docs/{name}.md" for name in ("history", "operations", "side_by_side", "tools", "training")}
+LONG = {f"docs/{name}.md" for name in ("api", "history", "operations", "side_by_side", "tools", "training")}
 """Pages whose commands take minutes on a slow machine."""
 
 

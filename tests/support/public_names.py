@@ -195,8 +195,8 @@ def _command(command: Any) -> dict[str, Any]:
 
 
 def metrics() -> dict[str, Any]:
-    """Each metric, as docs/operations.md lists them: test_docs.py sees that the list is that of the code."""
-    rows = re.findall(r"^\| `(batos_\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs" / "operations.md").read_text("utf-8"), re.MULTILINE)
+    """Each metric, as docs/metrics.md lists them: test_docs.py sees that the list is that of the code."""
+    rows = re.findall(r"^\| `(batos_\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs" / "metrics.md").read_text("utf-8"), re.MULTILINE)
     return {name: {"kind": kind, "labels": sorted(re.findall(r"`(\w+)`", says))} for name, kind, says in rows}
 
 

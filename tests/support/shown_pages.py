@@ -97,6 +97,24 @@ PAGES: dict[str, Page] = {
         },
         words={"python3 -m venv .venv": "python3 -m venv .venv && echo {site} >$(echo .venv/lib/python*/site-packages)/known.pth"},
     ),
+    "docs/api.md": Page(
+        given="""
+            echo secret | batos secrets set SHOP
+            batos tools remove shop || true
+            for n in 1 2 3 4; do batos grants remove $n || true; done
+        """,
+        before={"batos send-to tools.shop list_orders_": "batos allow 'shop.*' --leaks"},
+        words={
+            "/openapi.json --header": "/openapi.json --private --header",
+            "buy_cheapest_ --watch": "buy_cheapest_ --id buy && until batos answer buy once; do sleep 0.2; done",
+        },
+        says={
+            "cheapest_tea_": "def cheapest_tea_(self):\n    teas = self.tools.shop.listTeas()\n"
+            "    return min(teas['body'], key=lambda tea: tea['price'])['sku']\n",
+            "buy_cheapest_": "def buy_cheapest_(self):\n    return self.tools.shop.order(sku='assam')\n",
+            "lst_orders_": "def lst_orders_(self):\n    return self.tools.shop.listOrders()\n",
+        },
+    ),
     "docs/cli.md": Page(
         given="""
             echo "What is a lighthouse?" > question.txt
@@ -130,6 +148,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/hooks.md": Page(before={"BODY=": "SECRET=$(batos hooks roll issues --json | jq -r .secret)"}),
     "docs/memory.md": Page(given=NOTES),
+    "docs/keys.md": Page(own=True),
     "docs/methods.md": Page(
         says={
             "count_words_": "def count_words_(self, text):\n    return len(text.split())\n",
@@ -190,6 +209,8 @@ PAGES: dict[str, Page] = {
         given=NOTES
         + """
             echo secret | batos secrets set SHOP
+            batos tools remove shop || true
+            for n in 1 2 3 4; do batos grants remove $n || true; done
             echo "GET /orders lists the orders. POST /orders makes an order of sku and count." > shop.md
             batos tools add lost --http {shop} --private --seconds 1
         """,
@@ -197,9 +218,6 @@ PAGES: dict[str, Page] = {
             "batos tools add shop --http https://shop.example --described-by https": OTHER_SHOP,
             "batos tools add shop --http https://shop.example --form": OTHER_SHOP,
             "batos effects settle ID": IN_DOUBT,
-            "batos send-to tools.shop list_orders_": OTHER_SHOP
-            + "\nbatos tools add shop --openapi {shop}/openapi.json --private"
-            + "\nfor n in 1 2 3 4; do batos grants remove $n || true; done\nbatos allow 'shop.*' --leaks",
         },
         words={
             "uvx mcp-server-time": "{mcp_time}",
@@ -211,7 +229,6 @@ PAGES: dict[str, Page] = {
             "batos tools add shop --http https://shop.example --described-by https": (
                 "typed yes batos tools add shop --http https://shop.example --described-by https"
             ),
-            "buy_cheapest_ --watch": "buy_cheapest_ --id buy && until batos answer buy once; do sleep 0.2; done",
             "query_ '\"autopoiesis\"' --watch": ("query_ '\"autopoiesis\"' --id seek && until batos answer seek no; do sleep 0.2; done"),
             "settle ID": "settle $(asking)",
         },
@@ -230,10 +247,6 @@ PAGES: dict[str, Page] = {
                 }
             ),
             "log_": THE_PAGES,
-            "cheapest_tea_": "def cheapest_tea_(self):\n    teas = self.tools.shop.listTeas()\n"
-            "    return min(teas['body'], key=lambda tea: tea['price'])['sku']\n",
-            "buy_cheapest_": "def buy_cheapest_(self):\n    return self.tools.shop.order(sku='assam')\n",
-            "lst_orders_": "def lst_orders_(self):\n    return self.tools.shop.listOrders()\n",
         },
     ),
     "docs/training.md": Page(

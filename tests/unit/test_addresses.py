@@ -67,6 +67,11 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         ("127.example.com", "http://127.example.com:11434", False),
         ("localhost.example.com", "http://localhost.example.com:11434", False),
         ("http://me:a%40b@gpu/x/", "http://gpu:80/x", False),
+        ("//gpu:5", "http://gpu:5", False),
+        ("http://localhost:11434/v1", "http://localhost:11434", True),
+        ("http://localhost:11434/api/generate", "http://localhost:11434", True),
+        ("https://gpu/ollama/v1/chat/completions", "https://gpu:443/ollama", False),
+        ("https://gpu/myv1", "https://gpu:443/myv1", False),
     ],
 )
 async def test_an_address_is_read_as_ollama_reads_it(given: str, url: str, here: bool) -> None:
@@ -96,6 +101,10 @@ def test_this_machines_own_name_is_this_machine(monkeypatch: pytest.MonkeyPatch)
         ("[::1", "not a valid address"),
         ("two words", "not a valid name of a host"),
         ("a\\b", "not a valid name of a host"),
+        ("http:gpu", "two slashes"),
+        ("https:/gpu", "two slashes"),
+        ("11434", "a port is written :11434"),
+        ("http://gpu/?key=1", "? begins"),
     ],
 )
 def test_what_is_no_address_is_told_with_its_setting_and_variable(given: str, said: str) -> None:

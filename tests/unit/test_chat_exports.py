@@ -324,3 +324,90 @@ def test_a_page_of_discord_is_a_conversation() -> None:
 @pytest.mark.parametrize("page", ["<p>The class chat_page of <code>div.message</code></p>", telegram_page("<p>No message</p>")])
 def test_a_page_about_chats_is_a_page(page: str) -> None:
     assert readers.read("p.html", page.encode()).kind == "html"
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ["2023/6/2 上午10:15 - ", "2023/6/2 上午10:16 - ", "2023/6/3 下午9:05 - ", "2023/6/3 下午9:06 - "],
+        ["2023. 6. 2. 오전 10:15, ", "2023. 6. 2. 오전 10:16, ", "2023. 6. 3. 오후 9:05, ", "2023. 6. 3. 오후 9:06, "],
+    ],
+)
+def test_a_day_of_one_figure_may_stand_behind_the_year(stamps: list[str]) -> None:
+    text = "".join(f"{stamp}{'Ana' if at % 2 else '小明'}: word\n" for at, stamp in enumerate(stamps))
+    assert spoken(text) == [(JUNE[0] - 10 + at // 2, "Ana" if at % 2 else "小明") for at in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("10:15 <@ana> hi\n10:16 < ben> yo\n10:17 -!- cleo [c@x] has joined #c\n10:19 <+ana> x\n10:20 < ben> y\n", "chat.log"),
+        ("May 06 10:15:00 <ana>\thi\nMay 06 10:16:00 <ben>\tyo\nMay 06 10:17:00 <ana>\tx\nMay 06 10:18:00 <ben>\ty\n", "chat.log"),
+        ("[10:15:00] <ana> hi\n[10:16:00] <ben> yo\n[10:17:00] *** Joins: cleo\n[10:18:00] <ana> x\n[10:19:00] <ben> y\n", "chat.log"),
+        ("[06.05. 10:15] ana\nhi\n[06.05. 10:16] ben\nyo\n[06.05. 10:17] ana\nx\n[06.05. 10:18] ben\ny\n", "chat.txt"),
+        ("[5/6 10:15 AM] ana\nhi\n[5/6 10:16 AM] ben\nyo\n[5/6 10:17 AM] ana\nx\n[5/6 10:18 AM] ben\ny\n", "chat.txt"),
+        ("ana — 05/06/2024 10:15 AM\nhi\nben — 05/06/2024 10:16 AM\nyo\n" * 2, "chat.txt"),
+        ("2024-05-06 10:15:00 ana\nhi\n2024-05-06 10:16:00 ben\nyo\n" * 2, "chat.txt"),
+        ("2024-05-06 10:15:00 +0200 ana: hi\n2024-05-06 10:16:00 +0200 ben: yo\n" * 2, "chat.txt"),
+        ("2024-05-06 10:15:00\tana\thi\n2024-05-06 10:16:00\t@ben\tyo\n" * 2, "chat.weechatlog"),
+        ("[2024-05-06 10:15] ana: hi  \n[2024-05-06 10:16] ben: yo  \n" * 2, "chat.md"),
+        ('{"role": "ana", "content": "hi"}\n{"role": "ben", "content": "yo"}\n' * 2, "chat.jsonl"),
+    ],
+)
+def test_more_programs_whose_names_begin_turns(text: str, name: str) -> None:
+    assert [who for _, who in spoken(text, name) if who] == ["ana", "ben"] * 2
+
+
+def test_a_day_without_its_year_and_the_hour_are_no_date() -> None:
+    assert dates.day_in("[06.05. 10:15] Ana") == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        (["2024-05-06 10:15:00 started", "2024-05-06 10:16:00 stopped", "2024-05-06 10:17:00 started"] * 2, "app.log"),
+        (["# Log", *["2024-05-06 10:15 Call: Ana", "2024-05-06 10:16 Mail: Ben"] * 3], "log.md"),
+        (["# Week", "Ana: buys bread", "Ben: cooks", "Ana: sings", "Ben: sleeps"], "notes.md"),
+        (['{"name": "Ana", "city": "Ulm"}', '{"name": "Ben"}'], "people.jsonl"),
+        (['{"role": "x", "content": "y"}', "no JSON"], "half.jsonl"),
+    ],
+)
+def test_what_only_looks_like_turns_is_none(lines: list[str], name: str) -> None:
+    found = readers.read(name, "\n".join(lines).encode())
+    assert found.kind != "conversation"
+    assert "".join(part.text for part in found.parts) == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "exported",
+    [
+        [{"conversations": [{"from": "ana", "value": "hi"}, {"from": "ben", "value": "yo"}]}],
+        [{"title": "T", "chat": {"messages": [{"role": "ana", "content": "hi"}, {"role": "ben", "content": "yo"}]}}],
+        {
+            "value": [
+                {
+                    "createdDateTime": "2024-05-06T10:15:00Z",
+                    "from": {"user": {"displayName": "ana"}},
+                    "body": {"contentType": "html", "content": "<p>hi</p>"},
+                },
+                {"createdDateTime": "2024-05-06T10:16:00Z", "from": {"user": {"displayName": "ben"}}, "body": {"content": "yo"}},
+            ]
+        },
+        {"conversations": [{"MessageList": [{"from": "ana", "content": "hi"}, {"from": "ben", "content": "yo"}]}]},
+        {"messages": [{"u": {"username": "ana"}, "msg": "hi"}, {"u": {"username": "ben"}, "msg": "yo"}]},
+    ],
+)
+def test_json_of_more_services_is_a_conversation(exported: object) -> None:
+    found = said(json.dumps(exported), "export.json")
+    assert [(who, text.partition(": ")[2]) for who, text in found] == [("ana", "hi\n"), ("ben", "yo\n")]
+
+
+def test_files_links_and_channels_of_messages_are_read() -> None:
+    claude = {"sender": "human", "text": "See", "attachments": [{"file_name": "a.txt", "extracted_content": "The pump\nleaks."}]}
+    assert "[a.txt: The pump\nleaks.]" in said(json.dumps([{"name": "T", "chat_messages": [claude]}]), "conversations.json")[0][1]
+    picture = {"sender": "human", "text": "See", "files": [{"file_name": "pump.png"}]}
+    assert "[pump.png]" in said(json.dumps([{"name": "T", "chat_messages": [picture]}]), "conversations.json")[0][1]
+    asked = {"author": {"role": "user"}, "content": {"parts": ["See"]}, "metadata": {"attachments": [{"name": "pump.pdf"}]}}
+    assert "[pump.pdf]" in said(json.dumps({"mapping": {"a": {"message": asked}}}), "conversations.json")[0][1]
+    slack = {"type": "message", "ts": "1714990500.1", "user": "U1", "text": "<https://a.example/x|the plan> in <#C1|garden>"}
+    assert "the plan (https://a.example/x) in #garden" in said(json.dumps([slack]), "day.json")[0][1]

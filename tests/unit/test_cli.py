@@ -752,6 +752,8 @@ def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> No
     assert value_of("9" * 5000) == "9" * 5000
     assert value_of("[" * 100_000) == "[" * 100_000
     assert value_of('{"a": 1}') == {"a": 1}
+    for word in ("1e999", "-1e999", "[1e999]", '"\\ud800"'):  # a number that is too large, half of a character
+        assert value_of(word) == word
 
 
 # --- a question of a mission that is watched, and drafts that are no answer

@@ -86,7 +86,7 @@ HTTP_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"path": "/orders/%2e%2e/{shop}"}, "begin with one /"),
     ({"path": "/../{shop}"}, "neither fixed"),
     ({"path": "/orders/x{shop}"}, "neither fixed"),
-    ({"path": "/orders"}, "is no part"),
+    ({"path": "/orders"}, "is not a part"),
     ({"path": "/orders/{shop}/{other}"}, "of no parameter"),
     ({"method": "GET"}, "a GET does not have"),
     ({"method": "CONNECT"}, "method"),

@@ -41,7 +41,7 @@ def generator(name: str = "gen_docs") -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "errors", "verbs", "rules"])
+@pytest.mark.parametrize("name", ["settings", "errors", "verbs", "rules", "clients", "metrics", "doors", "console"])
 def test_generated_tables_are_current(name: str) -> None:
     path, text, fresh = generator().filled(name)
     assert text == fresh, f"{path.name} is stale: run `make docs`"
@@ -120,7 +120,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
     source = (ROOT / "batos" / "metrics.py").read_text("utf-8")
     made = set(re.findall(r'(?:Counter|Histogram)\(\s*"(batos_\w+)"', source)) | set(re.findall(r'MetricFamily\(\s*"(batos_\w+)"', source))
     made |= {f"batos_{name}" for name in re.findall(r'\("(\w+)", "[A-Z][^"]*"\)', source)}  # those named in a loop
-    table = set(re.findall(r"`(batos_\w+)`", (ROOT / "docs" / "operations.md").read_text("utf-8")))
+    table = set(re.findall(r"`(batos_\w+)`", (ROOT / "docs" / "metrics.md").read_text("utf-8")))
     assert {name.removesuffix("_total") for name in table} == made
     assert {name for name in made if name == "batos_conflicts"}, "the pattern still finds those in the loop"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from batos.mind import answer_checks
@@ -256,3 +258,19 @@ def test_a_good_answer_of_an_odd_form_passes(brief: str, text: str) -> None:
 )
 def test_garbage_of_any_script_is_told(brief: str, text: str, fault: str) -> None:
     assert fault in (answer_checks.fault_of(text, brief) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"), [("... --- ...", None), (".... . .-.. .-.. ---", None), ("---", "it is empty"), (". . .", "it is empty")]
+)
+def test_an_answer_in_morse_is_one(text: str, fault: str | None) -> None:
+    assert answer_checks.fault_of(text, "Say it in Morse code") == fault
+
+
+def test_the_end_of_a_long_answer_is_looked_for_in_linear_time() -> None:
+    took = []
+    for size in (20_000, 80_000):
+        begun = time.process_time()
+        answer_checks.without_partial_end("a\n" * size, cut=True)
+        took.append(time.process_time() - begun)
+    assert took[1] < 9 * took[0]

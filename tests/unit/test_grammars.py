@@ -20,6 +20,10 @@ UNSAFE = (
 """Patterns of which the converter makes something else than JSON Schema says, or dies."""
 
 
+ANY = {"type": ["string", "number", "boolean", "object", "array", "null"]}
+WORDS = {"type": "string"}
+
+
 def text(**more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"name": {"type": "string", **more}}, "required": ["name"]}
 
@@ -99,13 +103,15 @@ def test_what_is_sent_of_a_pattern_is_one_and_allows_no_more(asked_for: str) -> 
         ({"type": "object", "properties": {"größe": {"type": "number"}}}, {"type": "object", "properties": {"größe": {"type": "number"}}}),
         ({"type": "integer", "maximum": 2**53 + 1, "minimum": 1}, {"type": "integer", "minimum": 1}),
         ({"type": "number", "minimum": 0.5}, {"type": "number"}),
-        ({"enum": []}, {}),
-        ({"type": "text"}, {}),
-        ({"$ref": "https://example.org/a.json"}, {}),
-        ({"$ref": "#"}, {}),
-        ({"not": {"type": "string"}, "if": {}, "uniqueItems": True, "patternProperties": {"x": {}}, "$schema": "x"}, {}),
-        ({"properties": {"x": True, "y": False}}, {"properties": {"x": {}, "y": {}}}),
-        (True, {}),
+        ({"enum": []}, ANY),
+        ({"type": "text"}, ANY),
+        ({"$ref": "https://example.org/a.json"}, ANY),
+        ({"$ref": "#"}, ANY),
+        ({"not": {"type": "string"}, "if": {}, "uniqueItems": True, "patternProperties": {"x": {}}, "$schema": "x"}, ANY),
+        ({"properties": {"x": True, "y": False}}, {"properties": {"x": ANY, "y": ANY}}),
+        ({"properties": {"x": {"description": "any"}}}, {"properties": {"x": {"description": "any", **ANY}}}),
+        ({"properties": {"$ref": {"type": "string"}}}, {"type": "object"}),
+        (True, ANY),
         ({"type": "string", "format": "email"}, {"type": "string"}),
         ({"type": "object", "required": ["x"]}, {"type": "object"}),
         ({"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False}, {"type": "object"}),
@@ -114,3 +120,45 @@ def test_what_is_sent_of_a_pattern_is_one_and_allows_no_more(asked_for: str) -> 
 )
 def test_what_is_not_known_to_be_safe_is_left_out(schema: Any, sent: Any) -> None:
     assert grammar_schema(schema) == sent
+
+
+def both(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"allOf": [both(a=WORDS), both(b=WORDS)]}, both(a=WORDS, b=WORDS)),
+        ({"allOf": [both(a=WORDS), both(b=WORDS)], "additionalProperties": False}, both(a=WORDS, b=WORDS)),
+        ({**both(c=WORDS), "allOf": [both(a=WORDS)]}, both(c=WORDS, a=WORDS)),
+        ({"allOf": [WORDS, {"minLength": 3}]}, {**WORDS, "minLength": 3}),
+        ({"allOf": [{"anyOf": [WORDS, {"type": "null"}]}], "title": "x"}, {"anyOf": [WORDS, {"type": "null"}]}),
+        ({"allOf": [{"minimum": 3}, {"minimum": 5}]}, ANY),
+        ({**both(k=WORDS), "oneOf": [both(a=WORDS), both(b=WORDS)]}, {**both(k=WORDS), "additionalProperties": True}),
+        (
+            {"type": "object", "properties": {"k": WORDS, "l": WORDS}, "anyOf": [{"required": ["k"]}, {"required": ["l"]}]},
+            {"type": "object", "properties": {"k": WORDS, "l": WORDS}},
+        ),
+        ({**both(a=WORDS), "if": {"required": ["a"]}, "then": both(b=WORDS)}, {**both(a=WORDS), "additionalProperties": True}),
+        ({"$defs": {"q": WORDS}, "$ref": "#/$defs/q", "maxLength": 3}, {"$defs": {"q": WORDS}, **WORDS, "maxLength": 3}),
+        (
+            {"$defs": {"q": both(a=WORDS)}, "$ref": "#/$defs/q", **both(b=WORDS)},
+            {"$defs": {"q": both(a=WORDS)}, **both(a=WORDS, b=WORDS)},
+        ),
+        (
+            {"$defs": {"q": {"enum": ["a"]}}, **both(x={"allOf": [{"$ref": "#/$defs/q"}], "default": "a"})},
+            {"$defs": {"q": {"enum": ["a"]}}, **both(x={"enum": ["a"]})},
+        ),
+    ],
+)
+def test_schemas_that_are_combined_forbid_nothing_of_one_another(schema: Any, sent: Any) -> None:
+    """The converter heeds one of them alone, and takes any other property for forbidden: no answer would be valid."""
+    assert grammar_schema(schema) == sent
+
+
+def test_schemas_that_combine_themselves_end() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/n", "properties": {"y": WORDS}}}}
+    assert grammar_schema({"$defs": {"n": node}, "$ref": "#/$defs/n"})["$ref"] == "#/$defs/n"
+    many = {f"d{one}": {"allOf": [{"$ref": f"#/$defs/d{other}"} for other in range(9)]} for one in range(9)}
+    assert grammar_schema({"$defs": many, "$ref": "#/$defs/d0"})["$defs"].keys() == many.keys()

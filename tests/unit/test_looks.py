@@ -210,6 +210,9 @@ NOW = time.mktime((2026, 5, 31, 12, 0, 0, 0, 0, -1))
         ("11:59", NOW),
         ("2026-05-31T11:59:58", NOW - 1),  # of the second, as `history` shows it
         ("11:59:58.5", NOW - 1.5),
+        ("2026-05-31 10", NOW - 3600), ("20260530", NOW - 12 * 3600), ("2026-W21", NOW - 6.5 * 86400), ("2026-05-31T115958", NOW - 1),
+        ("10 mins ago", NOW - 600), ("2 hours ago", NOW - 7200), ("1 hour", NOW - 3600), ("1 week ago", NOW - 7 * 86400),
+        (" 2h ", NOW - 7200),
         ("10 min ago", NOW - 600), ("10m", NOW - 600), ("2h", NOW - 7200), ("1.5 d ago", NOW - 1.5 * 86400), ("30s", NOW - 30),
     ],
 )  # fmt: skip
@@ -263,7 +266,7 @@ def _zone(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "25:00", "2026-13-01", "10 weeks", "-5m", "03f0"])
+@pytest.mark.parametrize("text", ["yesterday", "", "25:00", "2026-13-01", "10 fortnights", "-5m", "03f0"])
 def test_what_is_no_time_says_how_to_write_one(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="10 min ago"):
         moment(text)

@@ -133,3 +133,17 @@ def test_blank_lines_and_a_mark_before_the_first_mail_hide_none(before: bytes) -
     found = readers.read("all.mbox", before + box("Subject: one\n\nhello\n", "Subject: two\n\nbye\n"))
     assert [part.title for part in found.parts] == ["one", "two"]
     assert readers.read("a.eml", before + INNERMOST.encode()).title == "innermost"
+
+
+@pytest.mark.parametrize(
+    ("more", "body", "said"),
+    [
+        ("", "A long \nparagraph \nflows.\n\nNext\n", "A long paragraph flows.\n\nNext\n"),
+        ("", "> one \n> two\n>> deep \n> other\nmine\n-- \nKim\n", "> one two\n>> deep \n> other\nmine\n-- \nKim\n"),
+        ("", " From here\n >no quotation\n", "From here\n>no quotation\n"),
+        ("; DelSp=Yes", "日本 \n語です\n", "日本語です\n"),
+    ],
+)
+def test_paragraphs_that_flow_are_whole(more: str, body: str, said: str) -> None:
+    mail = f"From: a@b.c\nSubject: S\nContent-Type: text/plain; charset=utf-8; format=Flowed{more}\n\n{body}"
+    assert readers.read("m.eml", mail.encode()).parts[0].text == f"From: a@b.c\nSubject: S\n\n{said}\n"

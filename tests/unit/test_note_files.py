@@ -186,3 +186,49 @@ def test_what_is_cut_from_a_notebook_is_told() -> None:
     found = readers.read("a.ipynb", json.dumps({"cells": cells}).encode())
     assert found.told == ("the output of 2 of its cells was cut at 2000 characters",)
     assert found.parts[0].text.count("line\n") == 800
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("FREQ=DAILY", "every day"),
+        ("FREQ=DAILY;INTERVAL=3;COUNT=5", "every 3 days, 5 times"),
+        ("FREQ=WEEKLY;WKST=SU;BYDAY=MO,WE,FR", "every week on Monday, Wednesday and Friday"),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;UNTIL=20241231", "every 2 weeks on Tuesday, until 2024-12-31"),
+        ("FREQ=MONTHLY;BYMONTHDAY=1,22;COUNT=1", "every month on the 1st and the 22nd, once"),
+        ("FREQ=MONTHLY;BYMONTHDAY=-1", "every month on the last day"),
+        ("FREQ=MONTHLY;BYDAY=2TU", "every month on the 2nd Tuesday"),
+        ("FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU", "every year on the last Sunday in March"),
+        ("freq=yearly;bymonth=12;bymonthday=24", "every year on the 24th in December"),
+        ("FREQ=MONTHLY;BYDAY=MO,FR;BYSETPOS=-1", "every month (FREQ=MONTHLY;BYDAY=MO,FR;BYSETPOS=-1)"),
+        ("FREQ=FORTNIGHTLY", "FREQ=FORTNIGHTLY"),
+        ("FREQ=YEARLY;BYMONTH=13", "FREQ=YEARLY;BYMONTH=13"),
+        ("soon", "soon"),
+    ],
+)
+def test_rules_of_repetition_are_words(rule: str, said: str) -> None:
+    assert f"\nrepeats: {said}\n" in text_of("c.ics", calendar("SUMMARY:Yoga", f"RRULE:{rule}"))
+
+
+def test_an_event_of_whole_days_ends_on_its_last_day() -> None:
+    fair = calendar("SUMMARY:Fair", "DTSTART;VALUE=DATE:20240506", "DTEND;VALUE=DATE:20240508")
+    assert text_of("c.ics", fair) == "Fair\nbegins: 2024-05-06\nends: 2024-05-07\n"
+    feast = calendar("SUMMARY:Feast", "DTSTART;VALUE=DATE:20240506", "DTEND;VALUE=DATE:20240507")
+    assert text_of("c.ics", feast) == "Feast\nbegins: 2024-05-06\n"
+
+
+def test_alarms_say_when_they_remind() -> None:
+    alarms = [f"BEGIN:VALARM\nACTION:DISPLAY\nDESCRIPTION:Beep\nTRIGGER:{when}\nEND:VALARM" for when in ("-PT15M", "-P1D", "PT0S")]
+    said = text_of("c.ics", calendar("SUMMARY:Call", *alarms))
+    assert said == "Call\nreminds: 15 minutes before\nreminds: 1 day before\nreminds: at its time\n"
+
+
+def test_a_time_beside_one_of_utc_says_its_zone() -> None:
+    call = calendar("SUMMARY:Call", "DTSTART;TZID=Europe/Berlin:20240506T090000", "DTEND:20240506t080000z")
+    assert text_of("c.ics", call) == "Call\nbegins: 2024-05-06 09:00 (Europe/Berlin)\nends: 2024-05-06 08:00 UTC\n"
+
+
+@pytest.mark.parametrize("line", ["BDAY:--0506", "BDAY:--05-06", "BDAY;X-APPLE-OMIT-YEAR=1604:1604-05-06"])
+def test_a_birthday_without_its_year_has_none(line: str) -> None:
+    found = readers.read("a.vcf", f"BEGIN:VCARD\nFN:Kim\n{line}\nEND:VCARD\n".encode())
+    assert (found.parts[0].text, found.day) == ("Kim\nbirthday: 6 May\n", 0)

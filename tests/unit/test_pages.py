@@ -198,3 +198,23 @@ def test_what_a_mail_hides_is_left_out_and_told() -> None:
     assert "Hello words" in said_by(draft)
     assert "framed" in said_by(draft)
     assert "hides" in draft.told[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<pre>a  b<br>c\n  d</pre>", "```\na  b\nc\n  d\n```\n"),
+        ("<pre><code><div>a</div><div>  b</div></code></pre>", "```\na\n  b\n```\n"),
+        ("<pre><span>a</span>\n<span>b</span></pre>", "```\na\nb\n```\n"),
+        ('<h2>Diet<span class="mw-editsection">[<a>edit</a>]</span></h2>', "## Diet\n"),
+        ('<h1>mod<a class="headerlink" href="#mod">¶</a></h1>', "# mod\n"),
+        ("<p>10<sup>−3</sup> Ca<sup>2+</sup> 1<sup>st</sup> x<sup>n+1</sup></p>", "10⁻³ Ca²⁺ 1st xn+1\n"),
+        ("<p><s>50</s> <del>45</del> 40, he said <q>yes</q></p>", "~~50~~ ~~45~~ 40, he said “yes”\n"),
+        ("<del></del><del><p>gone</p></del>", "gone\n"),
+        ("<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mi>c</mi></mfrac></math>", "(a+b)/c\n"),
+        ("<math><mfrac><mrow><mn>1</mn></mrow><mn>2</mn></mfrac><msqrt><mi>x</mi></msqrt></math>", "1/2√(x)\n"),
+    ],
+)
+def test_marks_that_change_what_a_page_says_are_kept(body: str, text: str) -> None:
+    found = readers.read("a.html", f"<!doctype html><html><body>{body}</body></html>".encode())
+    assert "".join(part.text for part in found.parts) == text

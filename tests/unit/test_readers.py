@@ -370,3 +370,52 @@ def test_a_word_that_two_lines_of_a_pdf_part_is_one_in_any_script(lines: str, te
 def test_a_pdf_may_begin_late_and_its_letters_stand_apart() -> None:
     found = readers.read("f.pdf", written("I N V O I C E", before=b"\r\n\r\nHTTP junk\r\n"))
     assert found.parts[0].text.strip() == "INVOICE"
+
+
+def test_numbers_of_letters_in_xml_are_letters() -> None:
+    found = readers.read("a.xml", b"<r>M&#252;nchen &#xF6; &#60; &amp; &#1114112; &#x7f;</r>")
+    assert found.parts[0].text == "<r>München ö &#60; &amp; &#1114112; &#x7f;</r>"
+
+
+@pytest.mark.parametrize(
+    ("front", "title", "tags"),
+    [
+        ("---\ntitle: Trip # draft\ntags: [a, b] # why\n---\n", "Trip", ("a", "b")),
+        ("---\ntitle: C# for all\ntags: ~\ndate: null\nx: 1\n---\n", "C# for all", ()),
+        ("---\ntitle: 'It''s here'\n---\n", "It's here", ()),
+        ('{\n "title": "Trip",\n "draft": null,\n "tags": ["a", "b"]\n}\n', "Trip", ("a", "b")),
+        ('+++\ntitle = "Trip"\n[taxonomies]\ntags = ["a"]\n+++\n', "Trip", ("a",)),
+        ("{not json}\n", "n", ()),
+    ],
+)
+def test_front_matter_of_more_programs(front: str, title: str, tags: tuple[str, ...]) -> None:
+    found = readers.read("n.md", f"{front}Body.\n".encode())
+    assert (found.title, found.tags) == (title, tags)
+    assert "".join(part.text for part in found.parts).endswith("Body.\n")
+
+
+def test_a_code_in_a_line_opens_no_block_and_marks_of_headings_are_no_words() -> None:
+    text = "# A\n```x = 1``` is code\n# See [[Page|the page]] {#see .wide}\ntext\n## [[B]]\n"
+    assert titles(readers.read("n.md", text.encode())) == ["A", "See the page", "See the page > B"]
+
+
+def test_marks_behind_backslashes_belong_to_their_cells() -> None:
+    found = readers.read("a.csv", b'a,b\n"say \\"hi, you\\" now",2\n' + b'"z",3\n' * 8)
+    assert '| a: say "hi, you" now | b: 2 |' in found.parts[0].text
+    found = readers.read("b.csv", b'path,b\n"C:\\dir\\",2\n"D:\\",3\n')
+    assert "| path: C:\\dir\\ | b: 2 |" in found.parts[0].text
+
+
+def test_cells_between_single_marks_are_whole() -> None:
+    found = readers.read("a.csv", b"a,b\n'x, y',2\n" + b"'z',3\n" * 8)
+    assert "| a: x, y | b: 2 |" in found.parts[0].text
+    found = readers.read("b.csv", b"a,b\nit's,'tis\nthat's,3\n" + b"z,3\n" * 8)
+    assert "| a: it's | b: 'tis |\n| a: that's | b: 3 |" in found.parts[0].text
+
+
+def test_a_table_may_stand_below_notes_that_are_longer() -> None:
+    notes = "Umsatzanzeige;Datei vom: 22.07.2021\n\nIBAN;DE00\nKonto;Giro\nBank;X\nKunde;Max\nSaldo;0,00;EUR\n\nHinweis: alles.\n\n"
+    rows = "Buchung;Valuta;Name;Betrag\n20.07.2021;20.07.2021;REWE;-20,00\n19.07.2021;19.07.2021;Miete;-500,00\n"
+    text = readers.read("a.csv", (notes + rows).encode()).parts[0].text
+    assert "| Buchung: 19.07.2021 | Valuta: 19.07.2021 | Name: Miete | Betrag: -500,00 |" in text
+    assert "| Bank | X |" in text

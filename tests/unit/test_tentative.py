@@ -131,7 +131,7 @@ async def test_an_insult_is_refused_with_the_reason(tmp_path: Path) -> None:
         await give(kernel)
         end = await sent(kernel, "m1", "greet_")
         assert end["result"]["value"] == "Hello."
-        assert "it says 'idiot', which insults whoever asks" in asked[1].user
+        assert "it says 'idiot', which insults its reader" in asked[1].user
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ def test_what_is_plain_is_left_alone(text: str) -> None:
         'def ask():\n    """Ask.\n\n    :param most: at most so many\n        words.\n    """',
         'option("--limit", help="At most so many.")',
         'raise InvalidInput(f"{port!r} is no port")',
+        'def why(place):\n    return "" if place else f"{place} is no file that can be read"',
+        'TELLS = {"gone": "nobody has read it since it was written"}',
     ],
 )
 def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None:
@@ -76,6 +78,8 @@ def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None
         '"""Module of ports.\n\n    a.py    nobody\n    b.py    somebody\n"""',
         '"""States.\n\nasked ─ refused  by whoever answers\n"""',
         'name = "nobody"',
+        'NAMES = "%s".split()' % ("nobody somebody " * 15),
+        'SOURCE = "def ask(it):\\n    return nobody(it) if it is no more than this"',
         'raise InvalidInput(f"{port!r} is not a valid port")',
     ],
 )
@@ -89,6 +93,14 @@ def test_documents_and_sources_are_checked_where_no_file_is_named() -> None:
     files = tool.checked_by_default()
     assert ROOT / "docs" / "style.md" in files
     assert set((ROOT / "batos").rglob("*.py")) <= set(files)
+
+
+def test_two_sentences_on_one_line_of_a_document_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("# Page\n\nOne is here. Two is there.\n", "utf-8")
+    assert [why.partition("page.md")[2] for why in tool.found_in(file)] == [":3: one sentence a line; --reflow makes it so"]
+    file.write_text(tool.reflowed(file.read_text("utf-8")), "utf-8")
+    assert tool.found_in(file) == []
 
 
 def test_one_sentence_a_line() -> None:

@@ -50,9 +50,9 @@ STORE = Rule(
 
 RULE = Rule(
     "covenant",
-    asks="On every way out of a method (return, end of the body, through `finally`, handlers and loops) that has written slots or "
-    "containers of "
-    "self, `self._p_changed = True` was set after the last write. Aliases, elements, loop variables, inner functions and objects that were "
+    asks="A method that has written slots or containers of self sets `self._p_changed = True` after the last write. "
+    "It does so on every way out: return, end of the body, through `finally`, handlers and loops. Aliases, elements, loop variables, "
+    "inner functions and objects that were "
     "stored before count; a way out by an error needs none, since the writes are dropped.",
     why="The Persistence Covenant: what was changed must be saved, and a reader must see where.",
     accepted="def add(self, item):\n    if item in self.items:\n        return False\n    items = self.items\n    items.append(item)\n"

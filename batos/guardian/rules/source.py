@@ -99,7 +99,7 @@ def check_size(subject: AuditSubject) -> None:
 
 SIZE_RULE = Rule(
     SIZE_ID,
-    asks="A source has at most 8192 bytes, 3000 nodes in its syntax tree, 60 levels of nesting and names of 64 characters, and its effects "
+    asks="A source has at most 8192 bytes, 3000 nodes in its syntax tree, 60 levels of nesting and names of 64 characters. Its effects "
     "can be followed in 50,000 steps.",
     why="Parsers and compilers fail on deep or huge sources (SyntaxError, RecursionError, MemoryError); people do too.",
     accepted="def total(self, rows):\n    return sum(row[0] + row[1] for row in rows)",

@@ -101,7 +101,7 @@ def _tool(subject: AuditSubject, node: ast.Call, connection: str, wanted: str) -
         reason = f"{wanted!r} is not a tool of {connection}{nearest(wanted, list(there[connection]))}"
         names = sorted(there[connection])
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        mapping = "A connection is no dict; call one of its tools, and read what that answers. " if wanted in _OF_DICTS else ""
+        mapping = "A connection is not a dict; call one of its tools, and read what that answers. " if wanted in _OF_DICTS else ""
         subject.refuse(_ID, node.func, reason, f"{mapping}Its tools are: {', '.join(names[:_LISTED]) or 'none'}{more}.")
         return None
     return there[connection][wanted]
@@ -208,7 +208,8 @@ LOOP = Rule(
 
 PLACE = Rule(
     _PLACE,
-    asks="A path in a folder or on a server, or an address, is no text of what another connection answered; numbers made of it are.",
+    asks="A path in a folder or on a server, or an address, is not a text of what another connection answered; numbers made of it "
+    "may be one.",
     why="A page must not choose which file is written or which address is asked. Within one connection a path that it listed is handed "
     "back to it: it reaches nothing else.",
     accepted='def keep(self, url, path):\n    page = self.tools.web.fetch(url=url)["text"]\n'
@@ -221,8 +222,8 @@ PLACE = Rule(
 
 SEALED = Rule(
     SEALED_ID,
-    asks="Where the policy has the capability `sealed`, no answer of a tool, also of the same connection, is part of an argument that says "
-    "where (a path, an address); what `number_in_` and `one_of_` read of it may be. Such a method writes no slot.",
+    asks="This holds where the policy has the capability `sealed`. No answer of a tool, also of the same connection, is part of an "
+    "argument that says where (a path, an address); what `number_in_` and `one_of_` read of it may be. Such a method writes no slot.",
     why="A plan is written from the brief alone. Free texts that tools answer are sealed, and never enter the sandbox: so what a page says "
     "cannot choose the next call. The rule finds early what the run would refuse.",
     accepted='def plan(self):\n    page = self.tools.web.fetch(url="https://a.example")["text"]\n'

@@ -19,12 +19,12 @@ from batos.errors import BatosError, Unreadable
 from batos.memory.drafts import Draft, DraftPart, Turn
 from batos.memory.readers import charset
 
-VERSION = 4
+VERSION = 5
 """Version of the readers. Increase it when the readers can read more; the daemon then tries refused files again."""
 PACKAGES = ("selectolax", "pypdf", "cryptography", "mammoth", "python_calamine", "striprtf")
 """Packages of the extra `documents` that the readers need."""
 _SUFFIXES = {
-    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx", ".rmd", ".qmd"), "markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     ".pdf": "pdf",
     **dict.fromkeys((".docx", ".docm", ".dotx", ".pptx", ".pptm", ".ppsx", ".odt", ".ott", ".odp", ".epub"), "packed"),
@@ -39,7 +39,7 @@ _SUFFIXES = {
             ".py", ".pyi", ".js", ".mjs", ".ts", ".tsx", ".jsx", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".go", ".rs",
             ".rb", ".php", ".swift", ".scala", ".sh", ".bash", ".zsh", ".sql", ".lua", ".pl", ".r", ".jl", ".hs", ".ml", ".ex", ".exs",
             ".erl", ".clj", ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".jsonl", ".ini", ".cfg", ".xml", ".make",
-            ".cmake", ".st",
+            ".cmake", ".st", ".ndjson", ".geojson", ".jsonc",
         ),
         "code",
     ),
@@ -53,6 +53,7 @@ _MODULES = {
     "read_text": "batos.memory.readers.plain_text",
     "read_code": "batos.memory.readers.plain_text",
     "read_conversation": "batos.memory.readers.conversation",
+    "read_stamped": "batos.memory.readers.conversation",
     "read_messages": "batos.memory.readers.conversation",
     "read_page": "batos.memory.readers.conversation",
     "read_markdown": "batos.memory.readers.plain_text",
@@ -233,8 +234,10 @@ def _drafted(kind: str, path: pathlib.PurePath, data: bytes, deep: int) -> Draft
             if "needs the package" in e.message:
                 raise
             kind, found = "text", found._replace(told=(*found.told, f"{e.message}: read as plain text"))
-    elif kind == "code" and path.suffix.lower() == ".json":
+    elif kind == "code" and path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
         draft = _guarded("conversation", "read_messages", path, found.text)
+    elif kind == "markdown":
+        draft = _guarded("conversation", "read_stamped", path, found.text)
     elif kind == "html":
         draft = _guarded("conversation", "read_page", path, found.text)
     elif kind in ("text", "tables", "subtitles"):

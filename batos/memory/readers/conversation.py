@@ -27,28 +27,36 @@ _MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u20
 _PLAIN = dict.fromkeys(map(ord, _MARKS)) | dict.fromkeys(map(ord, "\xa0\u2009\u202f"), " ") | {0x060C: ","}
 """Table that takes marks of direction and odd spaces out of a line."""
 _DATE = (
-    r"(?:\d{1,4}[./-][ ]?\d{1,2}[./-][ ]?\d{2,4}\.?(?!\d)(?:[ ]?г\.?)?|\d{4}[ ]?[年년][ ]?\d{1,2}[ ]?[月월][ ]?\d{1,2}[ ]?[日일]"
+    r"(?:(?:\d{1,4}[./-][ ]?\d{1,2}[./-][ ]?\d{2,4}|\d{4}[./-][ ]?\d{1,2}[./-][ ]?\d)\.?(?!\d|:\d)(?:[ ]?г\.?)?"
+    r"|\d{4}[ ]?[年년][ ]?\d{1,2}[ ]?[月월][ ]?\d{1,2}[ ]?[日일]"
     r"|\d{1,2}\.?[ ](?:de[ ])?[^\W\d_]{3,12}\.?,?(?:[ ]de)?[ ]\d{4}|\d{1,2}-[^\W\d_]{3,10}\.?-\d{2,4}(?!\d)"
     r"|[^\W\d_]{3,10}\.?[ ]\d{1,2},[ ]\d{4}|\d{4}\.?[ ][^\W\d_]{3,12}\.?[ ]\d{1,2}\.?)(?:\([^()\n]{1,6}\))?"
 )
 _CLOCK = r"\d{1,2}[:.]\d\d(?:[:.]\d\d)?"
 _TIME = (
-    rf"(?:[AaPp][Mm][ ]|[上下]午|午[前後]|오[전후][ ])?{_CLOCK}(?:[ ]?[AaPp]\.?[ ]?[Mm]\.?|(?:\.\d{{1,6}})?(?:Z|[+-]\d\d:?\d\d)(?![\w:]))?"
+    rf"(?:[AaPp][Mm][ ]|[上下]午|午[前後]|오[전후][ ])?{_CLOCK}"
+    r"(?:[ ]?[AaPp]\.?[ ]?[Mm]\.?|(?:\.\d{1,6})?(?:Z|[ ]?[+-]\d\d:?\d\d)(?![\w:]))?"
 )
 _STAMP = rf"(?:{_DATE}(?:[ ,T]{{1,3}}(?:(?:um|at|à|alle|a las|om|klo|kl\.?|в|о)[ ])?{_TIME})?|{_TIME}(?:,?[ ]{_DATE})?)"
 _STAMPED = re.compile(rf"(?:\[(?P<a>[^\[\]\n]{{4,48}})\]|\((?P<b>{_STAMP})\)|(?P<c>{_STAMP}))(?:[ ]{{0,2}}[-–—:,])?[ \t]{{0,2}}")
 _DASHED = re.compile(r"(?P<a>(?:[^\n–—\[\]<>|\t:：]|:(?=\d)){6,60}?)[ ][-–—][ ]")
 """Matches date and time in any language, with a dash behind them."""
-_DATED, _TIMED = re.compile(_DATE), re.compile(rf"(?<![\d:.]){_CLOCK}(?:\.\d{{1,6}})?(?:[+-]\d\d:?\d\d)?(?![\d:])")
+_YEARLESS = re.compile(r"(?<!\d)\d{1,2}[./]\d{1,2}\.?(?=,?[ ])")
+"""Matches a day without its year, as Teams writes one in brackets."""
+_DATED, _TIMED = re.compile(_DATE), re.compile(rf"(?<![\d:.]){_CLOCK}(?:\.\d{{1,6}})?(?:[ ]?[+-]\d\d:?\d\d)?(?![\d:])")
 _PERIOD_CHARS = 14  # greatest number of letters beside the date and the time in a stamp, as in "a las", "п.п." or "ก่อนเที่ยง"
-_NICK = re.compile(r"<(?P<name>[^<>\s]{1,40})>[ \t]")
+_NICK = re.compile(r"(?:[^\W\d_]{3}[ ]{1,2}\d{1,2}[ ]\d\d:\d\d:\d\d[ ])?<[ @+%&~!]?(?P<name>[^<>\s]{1,40})>[ \t]")
 _ANYBODY = re.compile(r"[~ *]{0,4}(?P<name>[^\n:：\t=\[\]{}<>|]{1,60}?)[ *]{0,3}(?::\*{0,2}(?=[ \t\n]|\Z)|：|\t)")
 _NAMED = re.compile(
     r"\*{0,2}(?P<name>[^\W\d_][\w.'’-]*+(?:[ ][^\W\d_][\w.'’-]*+){0,3}(?:[ ]?\(\w{1,40}\))?(?:[ ][^\w\s:]{1,6})?)\*{0,2}"
     r"(?::\*{0,2}(?=[ \t])|：)"
 )
 _TELEGRAM = re.compile(rf"(?P<name>[^\n\[\]]{{1,60}}?),?[ ]\[(?P<a>{_DATE}[ ,]{{1,2}}{_TIME})\]:?[ \t]*(?=\n|\Z)")
+_BEHIND = re.compile(rf"(?P<name>[^\n\[\]:]{{1,60}}?)[ ][—–][ ](?P<a>{_DATE}[ ,]{{1,2}}(?:at[ ])?{_TIME})[ ]{{0,4}}(?=\n|\Z)")
+"""Matches a name with date and time behind it, as Discord shows them."""
 _KAKAO = re.compile(r"\[(?P<name>[^\[\]\n]{1,40})\][ ]\[(?P<a>[^\[\]\n]{4,16})\][ ]")
+_NOTICES = ("***", "-!-", "-->", "<--", "--\t")
+"""Marks of IRC programs before a notice."""
 _QUOTES = ("“”", "„“", "«»", "「」", "‘’", '""')
 _FROM_TO = re.compile(r"From[ ]{1,3}(?P<name>[^\n:]{1,60}?)(?:[ ]{1,3}to[ ]{1,3}[^\n:]{1,60})?\Z")
 """Matches what Zoom writes for a name."""
@@ -58,6 +66,9 @@ _HEADING_CHARS = 80  # greatest number of characters of a line that dates a sess
 _SHARE = 0.5  # share of lines that start a turn above which the text is a conversation
 _STAMPED_SHARE = 0.1  # the same share for texts in which each turn has a time
 _HEADED_SHARE = 0.7  # least share of the names alone behind times that have words below
+_LOOKED_AT = 1 << 14  # characters at the start of a Markdown file in which turns with times stand
+_STAMPED_LINE = re.compile(r"^[\[(\u200e]{0,2}\d[\d./-]{5,9}[^\n]{0,14}\d:\d\d", re.MULTILINE)
+_HEADING = re.compile(r"^(?:#{1,6}[ \t]|---$)", re.MULTILINE)
 _FEWEST = 4  # least number of turns
 _UNIT_CHARS = 3  # greatest number of letters beside an amount
 _WORDS = 6  # greatest number of words of a name
@@ -80,7 +91,16 @@ class _Begins(NamedTuple):
     name: str
     stamp: str = ""
     rest: str = ""
-    """The whole line behind a time in brackets, if it has no colon: a name, if the words are in the lines below."""
+    """The whole line behind a time, if it has no colon: a name, if the words are in the lines below."""
+    bare: bool = False
+    """True for a time without brackets: it begins a turn only if a name is behind it."""
+
+
+def read_stamped(path: pathlib.PurePath, text: str) -> Draft | None:
+    """Return the conversation that a text is, if its turns have times and it no headings; None for any other: those are notes."""
+    head = text[:_LOOKED_AT]
+    stamped = len(_STAMPED_LINE.findall(head)) >= _FEWEST and not _HEADING.search(head)
+    return read_conversation(path, text) if stamped else None
 
 
 def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
@@ -115,7 +135,7 @@ def _begins(line: str) -> _Begins | None:
     """Return the start of a line that begins a turn; None for a line that continues one."""
     if (found := _KAKAO.match(line)) and _form(found["a"]) == (False, True):
         return _Begins(_name(found["name"]), found["a"])
-    if found := _TELEGRAM.match(line):
+    if found := _TELEGRAM.match(line) or _BEHIND.match(line):
         return _Begins(_name(found["name"]), found["a"])
     if (found := _DASHED.match(line)) and _form(found["a"]) == (True, True):
         return _Begins(_speaker(line[found.end() :]), found["a"])
@@ -125,8 +145,9 @@ def _begins(line: str) -> _Begins | None:
         name = _speaker(rest)
         if not found["c"] or name:
             return _Begins(name, stamp, rest.strip() if found["a"] and ":" not in rest else "")
-        dashed = line[: found.end()].rstrip()[-1:] in "-–—"
-        return _Begins("", stamp) if dashed else None
+        if line[: found.end()].rstrip()[-1:] in "-–—":
+            return _Begins("", stamp)
+        return _Begins("", stamp, rest.strip(), bare=True) if _form(stamp) == (True, True) and _name(rest) and ":" not in rest else None
     if named := _NICK.match(line) or _NAMED.match(line):
         return _Begins(named["name"].strip())
     return None
@@ -134,14 +155,17 @@ def _begins(line: str) -> _Begins | None:
 
 def _speaker(rest: str) -> str:
     """Return the name behind a time; empty if there is none."""
+    if rest.startswith(_NOTICES):
+        return ""
     named = _NICK.match(rest) or _ANYBODY.match(rest)
-    return _name(named["name"]) if named else ""
+    return _name(named["name"].lstrip("@%&!") or named["name"]) if named else ""
 
 
 def _form(stamp: str) -> tuple[bool, bool] | None:
     """Return True for the date, and for the time, that a stamp has; None if it is not a stamp, but words."""
     rest = _DATED.sub(" ", stamp, count=1)
     dated = rest != stamp
+    rest = rest if dated else _YEARLESS.sub(" ", stamp, count=1)
     timed = _TIMED.search(rest)
     rest = rest[: timed.start()] + rest[timed.end() :] if timed else rest
     if not (dated or timed) or any(char.isdecimal() for char in rest) or sum(map(str.isalnum, rest)) > _PERIOD_CHARS:
@@ -156,7 +180,7 @@ def _with_names_alone(lines: list[str], marks: list[_Begins | None]) -> list[_Be
     named = sum(1 for mark in marks if mark and mark.name and mark.stamp)
     headed = sum(1 for at in alone if at + 1 < len(lines) and marks[at + 1] is None and lines[at + 1].strip())
     if len(alone) < _FEWEST or len(alone) <= named or not 2 <= len(names) < len(alone) or headed < len(alone) * _HEADED_SHARE:
-        return marks
+        return [None if mark and mark.bare else mark for mark in marks]
     return [mark._replace(name=_name(mark.rest)) if mark and mark.rest else mark for mark in marks]
 
 
@@ -231,13 +255,16 @@ def _part(held: list[tuple[str, str]], title: str, day: int) -> DraftPart:
 
 # --- exports in JSON
 
-_SENDERS = ("from", "sender_name", "sender", "author", "user_profile", "user_name", "username", "user", "actor", "creator", "role")
-_NAMES = ("real_name", "display_name", "displayName", "nickname", "global_name", "name", "username", "first_name", "role", "id")
+_SENDERS = ("from", "sender_name", "sender", "author", "user_profile", "user_name", "username", "user", "actor", "creator", "role", "u")
+_NAMES = (
+    "real_name", "display_name", "displayName", "nickname", "global_name", "name", "username", "first_name", "role", "user",
+    "application", "id",
+)  # fmt: skip
 _TIMES = (
     "date", "timestamp", "timestamp_ms", "ts", "created_at", "create_time", "sent_at", "time", "origin_server_ts", "createdDateTime",
-    "created_date",
+    "created_date", "originalarrivaltime",
 )  # fmt: skip
-_WORDING = ("text", "content", "message", "body", "parts", "blocks")
+_WORDING = ("text", "content", "message", "body", "parts", "blocks", "value", "msg")
 _BESIDE = (
     "action",
     "title",
@@ -253,13 +280,17 @@ _BESIDE = (
     "photos",
     "poll",
     "share",
+    "stickers",
+    "sticker_emoji",
 )
 _CARDS = ("embeds", "attachments")
 _ON_CARD = ("pretext", "title", "name", "text", "description", "value")
 _POINTS = ("location_information", "contact_information")
 """Fields of a message that are worth reading beside its words."""
-_LISTS = ("messages", "chat_messages")
+_LISTS = ("messages", "chat_messages", "MessageList")
 _MENTIONED = re.compile(r"<@([\w]{1,40})(?:\|[^<>|]{0,40})?>")
+_CHANNEL = re.compile(r"<#\w{1,40}\|([^<>|]{1,80})>")
+_LINKED = re.compile(r"<((?:https?|mailto):[^<>|\s]{1,2000})\|([^<>|]{1,400})>")
 _MILLISECONDS = 1e11  # a number of seconds since 1970 beyond which it counts milliseconds
 
 
@@ -272,7 +303,7 @@ class _Message(NamedTuple):
 def read_messages(path: pathlib.PurePath, text: str) -> Draft | None:
     """Return the conversations that an export in JSON holds; None for any other JSON."""
     try:
-        exported = json.loads(text)
+        exported = json.loads(text) if path.suffix.lower() == ".json" else [json.loads(line) for line in text.split("\n") if line.strip()]
     except (ValueError, RecursionError):
         return None
     wordless: list[str] = []
@@ -293,7 +324,7 @@ def _chats(exported: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         one = waiting.pop()
         if isinstance(one, list):
             entries = [entry for entry in one if isinstance(entry, dict)]
-            if entries and all("ts" in entry and "type" in entry for entry in entries):
+            if entries and (all("ts" in entry and "type" in entry for entry in entries) or all(map(_is_turn, entries))):
                 yield "", entries
             else:
                 waiting += reversed(entries)
@@ -309,7 +340,16 @@ def _chats(exported: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             elif lists := [value for key in _LISTS if isinstance(value := one.get(key), list)]:
                 yield title, [entry for entry in lists[0] if isinstance(entry, dict)]
             else:
-                waiting += [value for key in ("conversations", "list", "chats") if isinstance(value := one.get(key), (dict, list))]
+                waiting += [value for key in ("conversations", "list", "chats", "chat") if isinstance(value := one.get(key), (dict, list))]
+                if (entries := _items(one.get("value"))) and all(
+                    isinstance(entry, dict) and "createdDateTime" in entry for entry in entries
+                ):
+                    yield title, entries  # of Teams
+
+
+def _is_turn(entry: dict[str, Any]) -> bool:
+    """Return True for an entry of a conversation with a model, as data sets have them."""
+    return ("role" in entry and "content" in entry) or ("from" in entry and "value" in entry)
 
 
 def _messages(entries: list[dict[str, Any]], wordless: list[str]) -> list[_Message]:
@@ -327,11 +367,14 @@ def _messages(entries: list[dict[str, Any]], wordless: list[str]) -> list[_Messa
         beside += [
             said for key in _CARDS for card in _items(entry.get(key)) or [entry.get(key)] if (said := _carded(card)) and said not in words
         ]
+        about = entry.get("metadata")  # of ChatGPT
+        beside += [said for one in _items(about.get("attachments") if isinstance(about, dict) else None) if (said := _carded(one))]
         beside += [", ".join(map(str, place.values())) for key in _POINTS if isinstance(place := entry.get(key), dict)]
         if isinstance(origin := entry.get("forwarded_from"), str) and origin.strip():
             beside.insert(0, f"forwarded from {origin.strip()}")
         text = "\n".join(filter(None, (words, *(f"[{one}]" for one in beside))))
         if "ts" in entry:
+            text = _CHANNEL.sub(r"#\1", _LINKED.sub(r"\2 (\1)", text))
             text = html.unescape(_MENTIONED.sub(lambda match: f"@{known.get(match[1]) or match[1]}", text))
         sender = known.get(sender) or sender
         when = next((time for key in _TIMES if (time := _time(entry.get(key))) is not None), None)
@@ -352,7 +395,9 @@ def _messages(entries: list[dict[str, Any]], wordless: list[str]) -> list[_Messa
 def _named(value: Any) -> str:
     """Return the name of a sender or a chat, as text or as an object with a name."""
     if isinstance(value, dict):
-        return next((name for key in _NAMES if isinstance(name := value.get(key), str) and name.strip()), "").strip()
+        inner = next((one for key in ("user", "application") if isinstance(one := value.get(key), dict)), {})  # of Teams
+        found = (one[key] for one in (value, inner) for key in _NAMES if one.get(key))
+        return next((name for name in found if isinstance(name, str) and name.strip()), "").strip()
     return " ".join(value.split())[:_HEADING_CHARS] if isinstance(value, str) else ""
 
 
@@ -365,11 +410,16 @@ def _said(value: Any) -> str:
             said.append(one)
         elif isinstance(one, list):
             waiting += reversed(one)
+        elif isinstance(one, dict) and one.get("contentType") == "html" and isinstance(one.get("content"), str):
+            from batos.memory.readers import html as pages  # late import: it loads a package
+
+            said.append(pages.text_of(one["content"]).strip())
         elif isinstance(one, dict) and one.get("question") and _items(one.get("answers")):
             said.append(f"{_said(one['question'])} ({', '.join(map(_said, _items(one['answers'])))})")
         elif isinstance(one, dict):
             keys = (
-                "text", "parts", "content", "body", "elements", "name", "title", "fileName", "filename", "url", "uri", "question",
+                "text", "parts", "content", "body", "elements", "name", "title", "fileName", "filename", "file_name", "url", "uri",
+                "question",
                 "answers", "share_text", "link",
             )  # fmt: skip
             waiting.append(next((one[key] for key in keys if one.get(key)), ""))
@@ -384,6 +434,8 @@ def _carded(card: Any) -> str:
     """Return what a card below a message says, such as that of a link: title, words and fields; or the name of a file."""
     if not isinstance(card, dict):
         return _said(card).strip()
+    if isinstance(content := card.get("extracted_content"), str) and content.strip():  # of a file, in exports of Claude
+        return f"{_said(card.get('file_name'))}: {content.strip()}"
     words = [" ".join(card[key].split()) for key in _ON_CARD if isinstance(card.get(key), str) and card[key].strip()]
     words += [said for one in _items(card.get("fields")) if (said := _carded(one))]
     return " - ".join(dict.fromkeys(words)) or _said(card).strip()
@@ -391,6 +443,7 @@ def _carded(card: Any) -> str:
 
 def _time(value: Any) -> datetime.datetime | None:
     """Return the time of a message, in its own zone, or in UTC if it counts seconds."""
+    value = value.get("$date") if isinstance(value, dict) else value
     try:
         if isinstance(value, str) and not value.replace(".", "", 1).isdecimal():
             moment = _moment(value[:_LINE_CHARS], dates.DAY_FIRST) if "," in value else None  # as in "Monday, June 12, 2023 at 10:15 AM"

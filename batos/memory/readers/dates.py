@@ -38,7 +38,7 @@ MONTHS = {name: number for number, names in enumerate(
     1) for name in names.split()}  # fmt: skip
 DAY_FIRST, MONTH_FIRST = "day first", "month first"
 _WORD = "|".join(sorted(MONTHS, key=len, reverse=True))
-_NUMBERS = re.compile(r"(?<!\d)(?P<d>\d{1,2})[./-][ ]?(?P<m>\d{1,2})[./-][ ]?(?P<y>\d{4}|\d{2})(?!\d)")
+_NUMBERS = re.compile(r"(?<!\d)(?P<d>\d{1,2})[./-][ ]?(?P<m>\d{1,2})[./-][ ]?(?P<y>\d{4}|\d{2})(?!\d|:\d)")
 _FORMS = (
     re.compile(r"(?<!\d)(?P<y>\d{4})[-/.][ ]?(?P<m>\d{1,2})[-/.][ ]?(?P<d>\d{1,2})(?!\d)"),
     re.compile(r"(?<!\d)(?P<y>\d{4})[ ]?[年년][ ]?(?P<m>\d{1,2})[ ]?[月월][ ]?(?P<d>\d{1,2})[ ]?[日일]"),

@@ -68,7 +68,12 @@ _SIMPLE = re.compile(r"[ \t\r\n]*+(\w{0,20}[.#][\w-]{1,80}+)[ \t\r\n]*+\Z")
 """Matches a selector of one class or one id, as the style sheets of mails have them."""
 _CLASSES = re.compile(r"\w{0,20}[.#][\w-]{1,80}+")
 _FRAMES, _FRAME_DEPTH = 20, 3  # greatest number of frames with their own markup in a page, and their depth in one another
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_RAISED = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
+_RAISED_CHARS = 8
+_PERMALINKS = _set("¶ # § 🔗 ⚓ ⚓︎")  # words of the links by which a heading leads to itself
+_STRUCK = ("~~", "~~")
+_WRAPS = {"q": ("“", "”"), "del": _STRUCK, "s": _STRUCK, "strike": _STRUCK, "msqrt": ("√(", ")"), "mrow": ("(", ")")}
+"""Elements that stand in a line -> what is before and behind their words."""
 _WHEN = "meta[property='article:published_time'], meta[itemprop='datePublished'], meta[name='date'], time"
 
 
@@ -440,7 +445,7 @@ class _Page:
             self._line.append(" - " if tag == "li" else " ")  # a paragraph in a cell of data
         elif tag == "pre":
             self._flush()
-            code = node.text(deep=True).strip("\n")
+            code = _code(node).strip("\n")
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`++", code)), default=0))
             if code.strip():
                 self._gap = True
@@ -477,6 +482,8 @@ class _Page:
         if tag == "br":
             return
         if tag not in _BLOCKS:
+            if tag in _WRAPS and _is_wrapped(node, tag):
+                self._line.append(_WRAPS[tag][1])
             self._span_ends = tag in _SPANS
             if tag == "rt":
                 self._line.append(")")
@@ -537,9 +544,13 @@ class _Page:
             self._line.append(f" [{words}] " if words else "")
         elif tag == "rt":
             self._line.append("(")
-        elif tag == "sup" and (digits := node.text(deep=True).strip()).isdecimal() and digits.isascii():
-            self._line.append(digits.translate(_RAISED))
+        elif tag == "sup" and (raised := _raised(node)):
+            self._line.append(raised)
             return True
+        elif (tag == "a" and _is_permalink(node)) or (tag == "span" and node.attributes.get("class") == "mw-editsection"):
+            return True
+        elif tag in _WRAPS and _is_wrapped(node, tag):
+            self._line.append(_WRAPS[tag][0])
         elif tag in _SPANS and self._span_ends and node.prev is not None and node.prev.tag in _SPANS:
             last, first = "".join(self._line[-1:])[-1:], node.text(deep=True)[:1]
             if (last.islower() and first.isupper()) or (last.isalpha() and first.isdigit()) or (last.isdigit() and first.isalpha()):
@@ -564,6 +575,40 @@ class _Page:
     def _write(self, text: str) -> None:
         self.outline.text(f"\n{text}" if self._gap and self._some else text)
         self._some, self._gap = True, False
+
+
+def _code(node: Any) -> str:
+    """Return the text of code as it stands, each line on its own: also where elements begin the lines, and no line feeds."""
+    said: list[str] = []
+    for one, tag, leaves in _Walk(node):
+        if tag == "-text":
+            said.append(one.text_content)
+        elif tag == "br":
+            said += [] if leaves else ["\n"]
+        elif tag in _BLOCKS and tag != "pre" and said and not said[-1].endswith("\n"):
+            said.append("\n")
+    return "".join(said)
+
+
+def _raised(node: Any) -> str:
+    """Return numbers and signs as they stand above the line, as in 10⁻³ and Ca²⁺; empty for anything else."""
+    text = node.text(deep=True).strip()
+    raised = text.translate(_RAISED) if len(text) <= _RAISED_CHARS else text
+    return raised if not any(char in raised for char in text) else ""
+
+
+def _is_permalink(node: Any) -> bool:
+    about = node.attributes
+    return node.text(deep=True).strip() in _PERMALINKS and (
+        (about.get("href") or "").startswith("#") or "link" in (about.get("class") or "") or "anchor" in (about.get("class") or "")
+    )
+
+
+def _is_wrapped(node: Any, tag: str) -> bool:
+    """Return True for an element whose words get marks: a part of a formula if it has several parts itself."""
+    if tag == "mrow":
+        return node.parent is not None and node.parent.tag in _FORMULAS and len(node.css("mrow > *")) > 1
+    return tag == "msqrt" or (bool(node.text(deep=True).strip()) and node.css_first("p, div, li, table, h1, h2, h3") is None)
 
 
 def _number(text: Any) -> int:

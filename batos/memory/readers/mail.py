@@ -169,6 +169,8 @@ class _Content:
             return
         if kind in _TEXTS and not (name and part.get_content_disposition() == "attachment"):
             text = _text(data, part, self._told)
+            if kind == "text/plain" and _parameter(part, "format") == "flowed":
+                text = _unflowed(text, spaced=_parameter(part, "delsp") != "yes")
             if kind != "text/plain":
                 page = html.read_html(pathlib.PurePath("mail"), text)
                 self._told += page.told
@@ -240,6 +242,32 @@ def _text(data: bytes, part: email.message.Message, told: list[str]) -> str:
     found = charset.decoded(data, str(part.get_content_charset() or ""))
     told += found.told
     return found.text
+
+
+def _parameter(part: email.message.Message, name: str) -> str:
+    value = part.get_param(name)
+    return value.strip().lower() if isinstance(value, str) else ""
+
+
+def _unflowed(text: str, *, spaced: bool) -> str:
+    """Return a text of format=flowed (RFC 3676) with its paragraphs whole: a line that ends with a blank goes on in the next one.
+
+    :param spaced: False if that blank does not belong to the text, as in Japanese.
+    """
+    paragraphs: list[list[str]] = []
+    goes_on, last = False, 0
+    for line in text.split("\n"):
+        quoted = len(line) - len(line.lstrip(">"))
+        words = line[quoted:].removeprefix(" ")
+        is_mark = words == "-- "  # of a signature
+        if goes_on and quoted == last and not is_mark:
+            paragraphs[-1].append(words)
+        else:
+            paragraphs.append([">" * quoted + " " * bool(quoted), words])
+        goes_on, last = words.endswith(" ") and not is_mark, quoted
+        if goes_on and not spaced:
+            paragraphs[-1][-1] = words[:-1]
+    return "\n".join(map("".join, paragraphs))
 
 
 def _header(message: email.message.Message, name: str) -> str:

@@ -4,6 +4,7 @@ and RTF.
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
 import pathlib
@@ -25,7 +26,7 @@ _FIELDS = {
     "LOCATION": "place", "ORGANIZER": "organizer", "ATTENDEE": "with", "CATEGORIES": "categories", "URL": "link", "DESCRIPTION": "",
     "COMMENT": "comment", "FN": "", "NICKNAME": "nickname", "ORG": "organization", "TITLE": "title", "ROLE": "role", "TEL": "telephone",
     "EMAIL": "mail", "ADR": "address", "BDAY": "birthday", "NOTE": "note", "DURATION": "lasts", "EXDATE": "not on", "RDATE": "also on",
-    "ANNIVERSARY": "anniversary", "ATTACH": "attached", "X-ALT-DESC": "", "RELATED": "related", "IMPP": "chat",
+    "ANNIVERSARY": "anniversary", "ATTACH": "attached", "X-ALT-DESC": "", "RELATED": "related", "IMPP": "chat", "TRIGGER": "reminds",
 }  # fmt: skip
 """Fields of calendars and address books that are read -> their labels in the text."""
 _KINDS = frozenset(("home", "work", "cell", "fax", "pager"))
@@ -39,6 +40,14 @@ _RTF_HIDDEN = re.compile(r"\\(?:v|deleted)(\d{0,10}) ?\Z")
 _IS_MARKUP = re.compile(r"<(?:/?(?:p|b|br|div|span|html|body|ul|li|a|strong|table)\b|!--)", re.IGNORECASE)
 _PARAMETER = re.compile(r";(CN|TZID|PARTSTAT)=(?:\"([^\"]*)\"|([^;\":]*))", re.IGNORECASE)
 _DURATION = re.compile(r"[+-]?P(?:(\d{1,5})W)?(?:(\d{1,5})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,5})S)?)?")
+_RULE_DAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
+_DAYS = {"MO": "Monday", "TU": "Tuesday", "WE": "Wednesday", "TH": "Thursday", "FR": "Friday", "SA": "Saturday", "SU": "Sunday"}
+_UNITS = {"YEARLY": "year", "MONTHLY": "month", "WEEKLY": "week", "DAILY": "day", "HOURLY": "hour", "MINUTELY": "minute"}
+_MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+_SAID = frozenset(("FREQ", "INTERVAL", "BYDAY", "BYMONTHDAY", "BYMONTH", "COUNT", "UNTIL", "WKST"))
+"""Parts of a rule of repetition that are said in words. A rule with others, such as BYSETPOS, stays as it is, behind its unit."""
+_YEARLESS_DAY = re.compile(r"--(\d\d)-?(\d\d)\Z")
+_NO_YEAR = "1604"  # year of birthdays without one, in Apple's address books
 _DECLINED = {"DECLINED": " (declined)", "TENTATIVE": " (tentative)"}
 
 
@@ -199,13 +208,13 @@ def _entries(path: pathlib.PurePath, text: str) -> Draft:
     outline = Outline()
     day, many = 0, 0
     found = list(_components(text))
-    zones = {field.zone for _, fields in found for field in fields if field.zone}
+    zones = {field.zone or "UTC" for _, fields in found for field in fields if field.zone or (field.value[-1:] in "Zz" and _is_time(field))}
     for name, fields in found:
         filled = {field.key for field in fields if field.value.strip(" ;")}
         said = [
             (label, _value(field, zoned=len(zones) > 1))
             for field in fields
-            if (label := _label(field.key, field.kinds, filled)) is not None
+            if not _is_own_end(field, fields) and (label := _label(field.key, field.kinds, filled)) is not None
         ]
         words = next((value for label, value in said if not label and value), name)
         lines = [f"{label}: {value}" if label else value for label, value in dict.fromkeys(said) if value]
@@ -243,7 +252,9 @@ def _label(key: str, kinds: str, filled: Collection[str]) -> str | None:
 
 
 def _components(text: str) -> Iterator[tuple[str, list[_Field]]]:
-    """Yield events, tasks, notes and cards with their fields; omit alarms and time zones. The last may have no end: the file is cut off."""
+    """Yield events, tasks, notes and cards with their fields; of alarms their times, and no time zones. The last may have no end: the file
+    is cut off.
+    """
     wanted = {"VEVENT": "event", "VTODO": "task", "VJOURNAL": "note", "VCARD": "person"}
     open_: list[str] = []
     fields: list[_Field] = []
@@ -262,10 +273,11 @@ def _components(text: str) -> Iterator[tuple[str, list[_Field]]]:
                 yield wanted[open_[-1]], fields
                 fields = []
             open_ = open_[:-1]
-        elif open_ and open_[-1] in wanted:
+        elif open_ and (open_[-1] in wanted or (name == "TRIGGER" and open_[-2:-1] and open_[-2] in wanted)):
             if "ENCODING=QUOTED-PRINTABLE" in parameters:
                 encoding = next((one[8:] for one in parameters if one.startswith("CHARSET=")), "utf-8")
                 value = quopri.decodestring(value.encode()).decode(charset.known(encoding) or "utf-8", "replace")
+                value = value.replace("\r\n", "\n")
             kinds = (kind for one in parameters for kind in one.removeprefix("TYPE=").strip('"').lower().split(","))
             about = {one.upper(): quoted or plain for one, quoted, plain in _PARAMETER.findall(key)}
             said = ", ".join(kind for kind in kinds if kind in _KINDS)
@@ -303,13 +315,45 @@ def _unfolded(text: str) -> Iterator[str]:
         yield "".join(held)
 
 
+def _is_own_end(field: _Field, fields: list[_Field]) -> bool:
+    """Return True for the end of an event of one whole day: the day before it."""
+    if field.key != "DTEND" or not (end := _last_day(field)):
+        return False
+    return any(one.key == "DTSTART" and (begin := _STAMP.match(one.value.strip())) and _time(begin) == end for one in fields)
+
+
+def _last_day(field: _Field) -> str:
+    """Return the last day of an event of whole days: the format has the day after it. Empty for an end that has a time."""
+    stamp = _STAMP.match(field.value.strip()) if field.key == "DTEND" else None
+    if not stamp or stamp[4]:
+        return ""
+    try:
+        return str(datetime.date(int(stamp[1]), int(stamp[2]), int(stamp[3])) - datetime.timedelta(days=1))
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _is_time(field: _Field) -> bool:
+    return bool((stamp := _STAMP.match(field.value.strip().upper())) and stamp[4])
+
+
 def _value(field: _Field, *, zoned: bool) -> str:
     """Return a field as text.
 
     :param zoned: True if the file has times of several zones: then each says its own.
     """
     key, value = field.key, field.value
-    if stamps := [_STAMP.match(one.strip()) for one in value.split(",")]:
+    if day := _last_day(field):
+        return day
+    if key in ("BDAY", "ANNIVERSARY") and (yearless := _YEARLESS_DAY.match(value.strip().replace(_NO_YEAR, "-", 1))):
+        month, number = int(yearless[1]), int(yearless[2])
+        return f"{number} {_MONTHS[month - 1]}" if 1 <= month <= len(_MONTHS) else value
+    if key == "RRULE":
+        return _rule(value.strip())
+    if key == "TRIGGER" and (found := _DURATION.fullmatch(value.strip().upper())):
+        before = "before" if value.strip().startswith("-") else "after"
+        return f"{_duration(value.strip())} {before}" if any(int(one or 0) for one in found.groups()) else "at its time"
+    if stamps := [_STAMP.match(one.strip().partition("/")[0].upper()) for one in value.split(",")]:
         zone = f" ({field.zone})" if zoned and field.zone else ""
         times = [f"{_time(stamp)}{zone if stamp[4] else ''}" for stamp in stamps if stamp]
         if len(times) == len(stamps):
@@ -329,6 +373,41 @@ def _value(field: _Field, *, zoned: bool) -> str:
     if key == "ATTACH" and not plain.startswith(("http", "file", "cid")):
         return ""
     return ", ".join(part for part in plain.split(";") if part) if key in ("ADR", "ORG", "N") else plain
+
+
+def _rule(text: str) -> str:
+    """Return a rule of repetition in words, as in "every 2 weeks on Monday and Friday, until 2024-12-31"."""
+    parts = {name.strip().upper(): value.strip().upper() for name, _, value in (one.partition("=") for one in text.split(";")) if value}
+    unit = _UNITS.get(parts.get("FREQ", ""))
+    days = [_RULE_DAY.fullmatch(one.strip()) for one in parts["BYDAY"].split(",")] if "BYDAY" in parts else []
+    numbers = {name: parts[name].split(",") for name in ("INTERVAL", "BYMONTHDAY", "BYMONTH", "COUNT") if name in parts}
+    plain = all(re.fullmatch(r"-?\d{1,4}", one) for found in numbers.values() for one in found)
+    until = _STAMP.match(parts.get("UNTIL", ""))
+    months = [int(one) for one in numbers.get("BYMONTH", ())] if plain else []
+    if not unit or not plain or None in days or ("UNTIL" in parts and not until) or not all(1 <= one <= len(_MONTHS) for one in months):
+        return text
+    if parts.keys() - _SAID:
+        return f"every {unit} ({text})"
+    many = int(parts.get("INTERVAL", "1"))
+    said = [f"every {many} {unit}s" if many > 1 else f"every {unit}"]
+    named = [f"{f'the {_counted(int(one[1]))} ' if one[1] else ''}{_DAYS[one[2]]}" for one in days if one]
+    dates_ = [f"the {_counted(int(one))}{' day' if one[0] == '-' else ''}" for one in numbers.get("BYMONTHDAY", ())]
+    said += [f"on {_listed(named)}"] * bool(named) + [f"on {_listed(dates_)}"] * bool(dates_)
+    said += [f"in {_listed([_MONTHS[one - 1] for one in months])}"] * bool(months)
+    ends = ["once" if one == "1" else f"{one} times" for one in numbers.get("COUNT", ())] + ([f"until {_time(until)}"] if until else [])
+    return ", ".join((" ".join(said), *ends))
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+
+
+def _counted(number: int) -> str:
+    """Return an ordinal number; -1 is the last one."""
+    if number < 0:
+        return "last" if number == -1 else f"{_counted(-number)} last"
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def _time(stamp: re.Match[str]) -> str:

@@ -11,10 +11,12 @@ import csv
 import html
 import io
 import itertools
+import json
 import pathlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.readers import dates
@@ -63,6 +65,7 @@ _DEFINITION = re.compile(
 )
 _NAME = re.compile(r"(?:def|class|fn|func|function|struct|enum|impl|trait|interface|module|type|object|namespace)\s+([\w.:<>]+)")
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})|u([\da-fA-F]{4})|.)", re.DOTALL)
+_LETTER = re.compile(r"&#(?:x([\da-fA-F]{1,6})|(\d{1,7}));")
 _TOGETHER = 2000  # characters up to which definitions share a part
 
 
@@ -74,10 +77,18 @@ def _unescaped(found: re.Match[str]) -> str:
     return letter if letter > "\xa0" and letter.isprintable() else found[0]
 
 
+def _of_number(found: re.Match[str]) -> str:
+    code = int(found[1], 16) if found[1] else int(found[2])
+    return chr(code) if 0xA0 < code <= 0x10FFFF and chr(code).isprintable() else found[0]
+
+
 def read_code(path: pathlib.PurePath, text: str) -> Draft:
-    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON are written as they are read."""
-    if path.suffix.lower() in (".json", ".jsonl"):
+    """Return its definitions; the name of each part is that of its first one. Escaped letters of JSON and XML are written as read."""
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".jsonl", ".ndjson", ".geojson", ".jsonc"):
         text = _ESCAPE.sub(_unescaped, text)
+    elif suffix == ".xml":
+        text = _LETTER.sub(_of_number, text)
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     parts, begin = [], 0
     for at in [*starts[1:], len(text)]:
@@ -89,13 +100,18 @@ def read_code(path: pathlib.PurePath, text: str) -> Draft:
     return Draft("code", path.name, parts)
 
 
-_FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)")
-_MARKS_MARKDOWN = re.compile(r"`++|(?<!\s)\*++|\*++(?!\s)|(?<!\w)_++(?=\S)|(?<=[^\s_])_++(?!\w)|!?\[([^\[\]]*+)\]\([^()]*+\)")
+_FENCE = re.compile(r" {0,3}(`{3,}+(?![^\n]*`)|~{3,}+)")  # a code in a line, such as ```x```, opens no block
+_MARKS_MARKDOWN = re.compile(
+    r"`++|(?<!\s)\*++|\*++(?!\s)|(?<!\w)_++(?=\S)|(?<=[^\s_])_++(?!\w)|!?\[([^\[\]]*+)\]\([^()]*+\)"
+    r"|!?\[\[(?:[^\[\]|]*+\|)?([^\[\]|]*+)\]\]|[ \t]\{[#.][^{}\n]*+\}\Z"
+)
 """Matches marks that a reader does not see; in `my_file_name` and `2 * 3` they are characters."""
 _FRONT_LINES = 500  # greatest number of lines of front matter
 _UNDERLINED_CHARS = 120  # greatest number of characters of an underlined heading: longer text is a paragraph with a rule below it
 _FIELD = re.compile(r"""["']?([^\W\d_][\w.-]*(?: [\w.-]+){0,2})["']?[ \t]*:(?:[ \t]+(.*)|[ \t]*)\Z""")
 _TITLES, _DAYS, _TAGS = ("title",), ("date", "created", "day"), ("tags", "tag", "keywords")
+_NOTHING = ("~", "null", "Null", "NULL")
+_COMMENTED = re.compile(r"(?<=[\w\])}\"'])[ \t]++#[ \t][^\n]*+\Z")
 _BLOCKS = ("|", ">", "|-", ">-", "|+", ">+")
 """Marks of a text in the lines below."""
 _FRONT_TITLE = "properties"
@@ -107,7 +123,8 @@ def read_markdown(path: pathlib.PurePath, text: str) -> Draft:
     front, fields = _front(text)
     outline = Outline()
     if front and any(values for name, values in fields.items() if name not in _TITLES):
-        outline.parts.append(DraftPart(front.partition("\n")[2].rstrip().rpartition("\n")[0] + "\n", _FRONT_TITLE))
+        inner = front if front.startswith("{") else front.partition("\n")[2].rstrip().rpartition("\n")[0] + "\n"
+        outline.parts.append(DraftPart(inner, _FRONT_TITLE))
     _outlined(text[len(front) :], outline)
     title = " ".join(_said(fields, _TITLES)) or outline.first or path.stem
     day = next((day for one in _said(fields, _DAYS) if (day := dates.day_in(one))), 0) or dates.day_in_name(path.stem)
@@ -124,6 +141,8 @@ def _said(fields: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
 
 def _front(text: str) -> tuple[str, dict[str, list[str]]]:
     """Return the front matter at the beginning, with its marks, and what its fields say; nothing if a text begins with a rule."""
+    if text.startswith("{"):
+        return _json(text)
     lines = text[: 1 << 16].splitlines(keepends=True)[:_FRONT_LINES]
     mark = lines[0].rstrip() if lines else ""
     ends = {"---": ("---", "..."), "+++": ("+++",)}.get(mark)
@@ -135,12 +154,31 @@ def _front(text: str) -> tuple[str, dict[str, list[str]]]:
     return ("".join(lines[: end + 1]), fields) if fields else ("", {})
 
 
+def _json(text: str) -> tuple[str, dict[str, list[str]]]:
+    """Return the JSON object that a text begins with, if lines follow it, and its fields."""
+    try:
+        found, end = json.JSONDecoder().raw_decode(text[: 1 << 16])
+    except (ValueError, RecursionError):
+        return "", {}
+    if not isinstance(found, dict) or text[end : end + 1] not in ("\n", ""):
+        return "", {}
+    return text[: end + 1], _fields(found)
+
+
 def _toml(lines: list[str]) -> dict[str, list[str]]:
     try:
         found = tomllib.loads("".join(lines))
     except ValueError:
         return {}
-    return {name.lower(): [str(one) for one in (value if isinstance(value, list) else [value])] for name, value in found.items()}
+    nested = found.get("taxonomies")  # where Zola has the tags
+    return _fields({**nested, **found} if isinstance(nested, dict) else found)
+
+
+def _fields(found: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        name.lower(): [str(one) for one in (value if isinstance(value, list) else [value]) if one is not None]
+        for name, value in found.items()
+    }
 
 
 def _yaml(lines: list[str]) -> dict[str, list[str]]:
@@ -177,11 +215,13 @@ def _yaml(lines: list[str]) -> dict[str, list[str]]:
 
 def _values(text: str) -> list[str]:
     """Return a scalar, or the items of a list in one line."""
-    text = text.strip()
-    if text in _BLOCKS:
+    text = _COMMENTED.sub("", text.strip())
+    if text in _BLOCKS or text in _NOTHING:
         return []
     if text[:1] in ("'", '"') and text.count(text[0]) == 2 and text[-1:] == text[0]:
         return [text[1:-1].strip()] if text[1:-1].strip() else []
+    if len(text) > 1 and text[0] == text[-1] == "'" and "''" in text[1:-1]:  # how YAML writes it within itself
+        return [text[1:-1].replace("''", "'").strip()]
     parts = text.strip("[]").split(",") if text.startswith("[") or ("," in text and " " not in text.replace(", ", ",")) else [text]
     return [value for part in parts if (value := part.strip().strip("\"'"))]
 
@@ -239,13 +279,16 @@ def _underline(line: str) -> int:
 
 
 def _plain(words: str) -> str:
-    return _MARKS_MARKDOWN.sub(lambda m: m[1] or "", words).strip()
+    return _MARKS_MARKDOWN.sub(lambda m: m[1] or m[2] or "", words).strip()
 
 
 TABLE_KIND = "table"
 _DELIMITERS = ";\t|,"  # a comma may be the mark of decimals in all rows alike
 _LOOKED_AT = 50  # lines that decide on the separator of columns
 _FIT = 0.8  # least share of these lines with the most common number of columns
+_FEWEST_ROWS = 3  # least number of rows, and of columns, of a table below longer notes
+_SINGLE = re.compile(r"(?:^|[;,\t|])[ ]?'([^'\n]{1,200})'(?=[;,\t|]|$)", re.MULTILINE)
+"""Matches a cell between single marks, as SQL writes one."""
 _NAME_CHARS = 80  # greatest number of characters of a column's name
 _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
 _PERIOD = re.compile(r"(?:(?:19|20)\d\d(?:[-/.]\d\d?){0,2}|(?:\d\d?[-/.]){1,2}(?:19|20)\d\d)\Z")
@@ -261,11 +304,15 @@ def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
     if not delimiter:
         return None
     csv.field_size_limit(1 << 26)
+    fault = _fault(text, delimiter)
+    escaped = '\\"' in text and "expected after" in fault and not _fault(text, delimiter, escapechar="\\")
     rows = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if _is_open(text, delimiter) else csv.QUOTE_MINIMAL,
+        quoting=csv.QUOTE_NONE if "unexpected end of data" in fault else csv.QUOTE_MINIMAL,
         skipinitialspace=True,
+        escapechar="\\" if escaped else None,
+        quotechar="'" if '"' not in text and any(delimiter in one for one in _SINGLE.findall(text[: 1 << 16])) else '"',
     )
     return Draft(TABLE_KIND, path.stem, [DraftPart("".join(table_lines(rows)))], day=dates.day_in_name(path.stem))
 
@@ -291,6 +338,9 @@ def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _names_at(rows: Sequence[Sequence[str]]) -> int | None:
     """Return the place of the row that names the columns; None if there is none."""
+    if begin := _begin([len(row) for row in rows]):
+        found = _names_at(rows[begin:])
+        return None if found is None else begin + found
     sizes = [sum(1 for cell in row if cell) for row in rows]
     usual = max(set(sizes), key=lambda size: (sizes.count(size), size), default=0)
     full = next((at for at, size in enumerate(sizes) if size >= max(2, usual)), 0)  # what is shorter than the table may stand above it
@@ -315,14 +365,27 @@ def _are_names(row: Sequence[str], after: Sequence[str]) -> bool:
     return fits and different and len(named) >= 2 and len(named) >= len([cell for cell in after if cell]) - 1
 
 
-def _is_open(text: str, delimiter: str) -> bool:
-    """Return True if a quotation mark opens a cell that nothing closes: it is a mark of inches, and not of a cell."""
+def _fault(text: str, delimiter: str, escapechar: str | None = None) -> str:
+    """Return what is wrong with the quotation marks of a table, in the words of `csv`; empty if they are right.
+
+    A mark that opens a cell and that nothing closes is one of inches. One behind a backslash, as MySQL writes it, belongs to its cell.
+    """
     try:
-        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True):
+        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True, escapechar=escapechar):
             pass
     except csv.Error as e:
-        return "unexpected end of data" in str(e)
-    return False
+        return str(e)
+    return ""
+
+
+def _begin(widths: Sequence[int]) -> int:
+    """Return the place where a table begins below notes of fewer columns, of which there may be more than rows; 0 if there are none."""
+    last = set(widths[-_FEWEST_ROWS:])
+    if len(widths) < _FEWEST_ROWS or len(last) > 1 or max(last) < _FEWEST_ROWS:
+        return 0
+    width = max(last)
+    at = widths.index(width)
+    return at if max(widths[:at], default=width) < width and widths[at:].count(width) >= _FIT * len(widths[at:]) else 0
 
 
 def _delimiter(text: str) -> str:
@@ -335,9 +398,11 @@ def _delimiter(text: str) -> str:
         except csv.Error:
             continue
         usual = max(set(widths), key=lambda width: (widths.count(width), width), default=0)
-        below = widths[widths.index(usual) :] if usual in widths else []
+        if begin := _begin(widths):
+            usual = widths[begin]
+        below = widths[begin or widths.index(usual) :] if usual in widths else []
         fit = below.count(usual) / max(1, len(below))
         likely = usual * fit * (0.9 + 0.1 * len(below) / max(1, len(widths)))
-        if usual > 1 and len(below) > 1 and len(below) * 2 >= len(widths) and fit >= _FIT and likely > most:
+        if usual > 1 and len(below) > 1 and (begin or len(below) * 2 >= len(widths)) and fit >= _FIT and likely > most:
             best, most = one, likely
     return best
