@@ -7,7 +7,6 @@ import ctypes
 import json
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -35,16 +34,8 @@ COUNT = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 
 
 @pytest.fixture
 def models(tmp_path: Path, ollama_host: str) -> Path:
-    """A data folder whose Ollama has the embedded models already: hard links, where the file system has them."""
-    there = ollama_fixture.FOLDER / "models"
-
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:  # another file system
-            shutil.copy2(source, target)
-
-    shutil.copytree(there, tmp_path / "ollama" / "models", copy_function=link)
+    """A data folder whose Ollama has the embedded models already."""
+    ollama_fixture.copy_models(tmp_path / "ollama" / "models")
     return tmp_path
 
 
