@@ -10,7 +10,7 @@ import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, SetFlag, app, endpoint
 from batos.cli.client import ask
-from batos.cli.output import Output
+from batos.cli.output import Output, counted
 from batos.cli.settings import meant_folder, settings_from
 from batos.config import Settings, former, nearest
 from batos.errors import ConfigError, DaemonUnavailable
@@ -159,7 +159,7 @@ def console(
         if as_json:
             output.document({"type": "console", "ended": ended})
         else:
-            typer.echo(f"{ended} session{'' if ended == 1 else 's'} ended; `batos console` prints the link that begins another")
+            typer.echo(f"{counted(ended, 'session')} ended; `batos console` prints the link that begins another")
         return
     info = ask(endpoint(connect), lambda client: client.info())
     if not info.get("console"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
+import shlex
 import signal
 import socket
 import threading
@@ -98,6 +99,12 @@ MODULES: Mapping[str, str] = {verb: module for verbs in GROUPS.values() for verb
 class Grouped(TyperGroup):
     """The application's commands, listed by `GROUPS`."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of a line, as `click.Group.resolve_command` does. Words that are a brief are told apart from a misspelt verb."""
+        if " " in args[0].strip():
+            ctx.fail(f"{config.shown(args[0])} is no verb; {how_to_send(args)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section a group."""
         limit = formatter.width - 6 - max(map(len, MODULES))
@@ -142,6 +149,11 @@ ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help
 SetFlag = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, such as missions.queue=50; may be repeated.")
 ]
+
+
+def how_to_send(words: list[str]) -> str:
+    """Return how words are sent that are probably a brief."""
+    return f"a mission is sent by: batos send {shlex.quote(' '.join(words))}"
 
 
 def endpoint(connect: str | None) -> str:

@@ -16,7 +16,7 @@ import typer
 from batos.cli.app import Connect, Json, app, check_reachable, endpoint, run_async
 from batos.cli.client import OptionGroup, agreed, ask, client_of, grouped
 from batos.cli.mission_view import terminal_line
-from batos.cli.output import Output, PassingLine, ago, one_line
+from batos.cli.output import Output, PassingLine, ago, counted, one_line
 from batos.wire import Client
 from batos.wire.compare_schemas import CompareJudge
 
@@ -174,7 +174,7 @@ def _begun(persona: str, variant: VariantOptions, judging: JudgeOptions, acts: C
     plan = ask(address, lambda client: client.compare_start(persona, id=id, dry=True, **terms))
     if not output.as_json:
         estimate, budget = plan["estimate"], plan["budget"]
-        output.say(f"{id}: {plan['words']}, on {plan['pairs']} {'mission' if plan['pairs'] == 1 else 'missions'}", "bold")
+        output.say(f"{id}: {plan['words']}, on {counted(plan['pairs'], 'mission')}", "bold")
         output.say(f"about {_cost(estimate)}; at most {_cost(budget)}")
     if plan["estimate"]["large"] and not acts.yes:
         if output.as_json or not sys.stdin.isatty():
@@ -185,7 +185,7 @@ def _begun(persona: str, variant: VariantOptions, judging: JudgeOptions, acts: C
 
 
 def _cost(cost: dict[str, Any]) -> str:
-    return f"{cost['inferences']} inferences, {cost['tokens']} tokens, {cost['minutes']:g} minutes of model time"
+    return f"{counted(cost['inferences'], 'inference')}, {counted(cost['tokens'], 'token')}, {cost['minutes']:g} minutes of model time"
 
 
 def _variant(options: VariantOptions) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _followed(id: str, address: str, output: Output) -> dict[str, Any]:
             told = await client.compare_show(id)
             try:
                 while told["state"] in UNDER_WAY:
-                    line.tell(f"{told['done']} of {told['pairs']} pairs, {_cost(told['cost'])}")
+                    line.tell(f"{told['done']} of {counted(told['pairs'], 'pair')}, {_cost(told['cost'])}")
                     told = await client.compare_show(id, wait_s=WAIT_S)
             finally:
                 line.clear()
@@ -285,7 +285,8 @@ def judged(id: str, address: str, output: Output, read: Callable[[str], str] = i
                 _pair(pair, output)
                 verdict = await _verdict(output, read)
                 if verdict is None:
-                    output.note(f"{pair['of'] - pair['judged']} pairs are left; go on with: batos compare --resume {id}")
+                    left = counted(pair["of"] - pair["judged"], "pair")
+                    output.note(f"left to judge: {left}; go on with: batos compare --resume {id}")
                     break
                 reply = await client.compare_judge(id, pair["number"], verdict)
             return await client.compare_show(id)
@@ -342,7 +343,7 @@ def _ended(act: str, id: str, address: str, output: Output) -> None:
     elif act == "remove":
         output.say(f"{id} is forgotten")
     else:
-        output.say(f"{id}: {reply['state']}, {reply['done']} of {reply['pairs']} pairs; batos compare --resume {id} goes on")
+        output.say(f"{id}: {reply['state']}, {reply['done']} of {counted(reply['pairs'], 'pair')}; batos compare --resume {id} goes on")
 
 
 def _list(reply: dict[str, Any], output: Output) -> None:

@@ -23,7 +23,7 @@ import typer
 
 from batos import logs
 from batos.bridge import launcher
-from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async
+from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, how_to_send, run_async
 from batos.cli.output import Output
 from batos.cli.settings import meant_folder, settings_from
 from batos.cli.start import CONSOLE_ON, StartFlags, start
@@ -125,8 +125,9 @@ SuperviseFlag = Annotated[
 ]
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True})
 def run(  # noqa: PLR0913  each is an option of the command line
+    ctx: typer.Context,
     data: DataFlag = None,
     image: ImageFlag = None,
     listen: ListenFlag = None,
@@ -139,6 +140,8 @@ def run(  # noqa: PLR0913  each is an option of the command line
     supervise: SuperviseFlag = False,
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
+    if ctx.args:
+        ctx.fail(f"`run` starts the daemon, and takes options only; {how_to_send(ctx.args)}")
     flags = StartFlags(
         data,
         image,

@@ -11,7 +11,7 @@ import typer
 from batos.cli.app import Connect, Json, app, check_named, endpoint
 from batos.cli.client import OptionGroup, ask, grouped
 from batos.cli.hooks import STYLES, last_run
-from batos.cli.output import Output, ago, one_line
+from batos.cli.output import Output, ago, counted, one_line
 from batos.config import nearest
 
 ACTIONS = ("add", "show", "pause", "resume", "remove", "run")
@@ -131,7 +131,7 @@ def _page(one: dict[str, Any], output: Output) -> None:
         ("paused", (one.get("why") or "yes") if one["paused"] else None),
         ("not watched", None if one["watched"] else f"`batos ingest --watch {one['folder']}` watches it again"),
         ("away", one.get("away")),
-        ("waiting", f"{one['waiting']} files" if one["waiting"] else None),
+        ("waiting", counted(one["waiting"], "file") if one["waiting"] else None),
         ("failed in a row", one["failures"] or None),
     ]
     output.pairs((name, value) for name, value in facts if value)

@@ -9,7 +9,7 @@ import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.client import OptionGroup, ask, grouped
-from batos.cli.output import Output, ago, one_line
+from batos.cli.output import Output, ago, counted, one_line
 from batos.config import nearest
 
 ACTIONS = ("add", "show", "pause", "resume", "remove", "roll")
@@ -115,7 +115,7 @@ def _page(one: dict[str, Any], output: Output) -> None:
         ("persona", one["persona"]),
         ("depth", one["depth"]),
         ("priority", one["priority"]),
-        ("at most", f"{one['rate']} missions a minute"),
+        ("at most", f"{counted(one['rate'], 'mission')} a minute"),
         ("paused", "yes" if one["paused"] else None),
         ("secret", f"kept as hook.{one['name']}" if one["has_secret"] else f"missing; `batos hooks roll {one['name']}` makes one"),
     ]

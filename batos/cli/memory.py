@@ -11,7 +11,7 @@ import typer
 from batos.cli.app import SOURCES, Connect, Json, app, check_named, endpoint
 from batos.cli.client import ask
 from batos.cli.folders import present
-from batos.cli.output import Output, ago, one_line
+from batos.cli.output import Output, ago, counted, one_line
 from batos.errors import InvalidInput, Unreadable
 from batos.wire.client import Client
 
@@ -150,11 +150,12 @@ def left_out(told: dict[str, Any]) -> str:
 def _file(event: dict[str, Any], output: Output) -> None:
     state = str(event["state"])
     if state == "reading":
-        output.note(f"reading    {event['path']}: {event['chunks']} chunks so far", "dim")
+        output.note(f"reading    {event['path']}: {counted(event['chunks'], 'chunk')} so far", "dim")
     elif state in ("refused", "waiting"):
         output.say(f"{state:<10} {event['path']}: {one_line(event['message'], 300)}", STYLES[state])
     else:
-        output.say(f"{state:<10} {event['path']}" + (f": {event['chunks']} chunks" if event["chunks"] else ""), STYLES.get(state, ""))
+        held = f": {counted(event['chunks'], 'chunk')}" if event["chunks"] else ""
+        output.say(f"{state:<10} {event['path']}{held}", STYLES.get(state, ""))
         for doubt in event.get("doubts", ()):
             output.say(f"{'doubt':<10} {one_line(doubt, 300)}", "yellow")
 
@@ -251,18 +252,19 @@ def _forgotten(told: dict[str, Any], output: Output) -> None:
     if told["kept"]:
         output.say(f"{told['source']} is forgotten; the same text is kept as that of {', '.join(told['kept'])}")
         return
-    output.say(f"{told['title']} is forgotten: {told['chunks']} chunks, with their words, vectors and links")
+    output.say(f"{told['title']} is forgotten: {counted(told['chunks'], 'chunk')}, with words, vectors and links")
     output.note("Earlier revisions stay in the image's history until it is packed: `batos pack --days 0` drops them at once.", "dim")
 
 
 def _figures(reply: dict[str, Any], output: Output) -> None:
     waiting, embedder = reply["waiting"], reply["embedder"]
-    held = f"{reply['documents']} documents, {reply['chunks']} chunks, {reply['entities']} entities, {reply['archives']} archives"
+    archives = counted(reply["archives"], "archive")
+    held = f"{counted(reply['documents'], 'document')}, {counted(reply['chunks'], 'chunk')}, {reply['entities']} entities, {archives}"
     vectors = f"{embedder['vectors']} chunks have one; {embedder['state']}" + (f" ({embedder['why']})" if embedder.get("why") else "")
     serving, identity = embedder.get("serving", ""), embedder["identity"]
     change = f"; until its vectors are there, those of {serving} serve" if identity and serving not in ("", identity) else ""
     shown: list[tuple[str, object]] = [("holds", held), ("vectors", vectors), ("embedder", (identity or "not asked yet") + change)]
-    shown.append(("waiting", f"{waiting['files']} files to be read, {waiting['sections']} sections for vectors"))
+    shown.append(("waiting", f"{counted(waiting['files'], 'file')} to be read, {counted(waiting['sections'], 'section')} for vectors"))
     if reply.get("trouble"):
         shown.append(("trouble", reply["trouble"]))
     for one in reply["followed"]:
@@ -324,7 +326,7 @@ def _print(reply: dict[str, Any], output: Output) -> None:
         if reply.get("fits", True) and not hit.get("fits", True):
             about.append("fits less well")
         where = ", ".join(part for part in (hit["source"], *about) if part)
-        output.say(f"[{place}] {where}", "bold")
+        output.say(f"[{place}] {' '.join(where.splitlines())}", "bold")
         output.say(f"    {one_line(hit['text'], SHOWN_CHARS)}")
         if "signals" in hit:
             signals = ", ".join(f"{name} {value:+.2f}" for name, value in sorted(hit["signals"].items(), key=lambda s: -abs(s[1])))

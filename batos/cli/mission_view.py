@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from batos.cli.output import Output, PassingLine, clean, one_line, size
+from batos.cli.output import Output, PassingLine, clean, counted, one_line, size
 from batos.errors import BatosError, DaemonUnavailable
 from batos.wire import Client
 from batos.wire.fields import left_out_words
@@ -352,9 +352,9 @@ def cost(result: dict[str, Any]) -> str:
     said = [str(result["persona"])] if result.get("persona") else []
     if "inferences" in usage:
         replayed = f" ({usage['replayed']} replayed)" if usage.get("replayed") else ""
-        said.append(f"{usage['inferences']} inferences{replayed}")
+        said.append(f"{counted(usage['inferences'], 'inference')}{replayed}")
     if "prompt_tokens" in usage:
-        said.append(f"{usage['prompt_tokens']} tokens read, {usage.get('answer_tokens', 0)} written")
+        said.append(f"{counted(usage['prompt_tokens'], 'token')} read, {usage.get('answer_tokens', 0)} written")
     if "model_ms" in usage:
         reading = f", {usage['prompt_ms'] / 1000:.1f} s of it reading" if usage.get("prompt_ms") else ""
         said.append(f"{usage['model_ms'] / 1000:.1f} s of model time{reading}")
@@ -504,5 +504,6 @@ def _inferences(record: dict[str, Any], output: Output) -> None:
     elif record["texts_dropped"] and not record.get("folded"):
         output.say("\nthe texts of its inferences were let go (setting image.journal_days); what they cost is known", "dim")
     for row in record["cost"]:
-        tokens = f"{row['prompt_tokens']} tokens read, {row['answer_tokens']} written"
-        output.say(f"  {row['model'] or 'all models'}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")
+        asked = counted(row["inferences"], "inference")
+        tokens = f"{counted(row['prompt_tokens'], 'token')} read, {row['answer_tokens']} written"
+        output.say(f"  {row['model'] or 'all models'}: {asked}, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")

@@ -47,6 +47,11 @@ def one_line(text: object, width: int = 72) -> str:
     return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
 
 
+def counted(count: int, thing: str) -> str:
+    """Return a number with its noun, which forms its plural by an s: `1 chunk`, `2 chunks`."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def ago(moment: float | None) -> str:
     """Return the age of a moment (seconds since the epoch) in one unit: `12 s`, `5 min`, `3 h`, `2 d`."""
     if moment is None:

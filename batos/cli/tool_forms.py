@@ -15,7 +15,7 @@ import typer
 
 from batos import private_files
 from batos.cli.client import agreed, ask
-from batos.cli.output import Output, one_line
+from batos.cli.output import Output, counted, one_line
 from batos.cli.tool_places import Place
 from batos.errors import BatosError
 from batos.wire import Client
@@ -112,10 +112,8 @@ def _write(name: str, place: Place, form: Reply, notes: list[str], output: Outpu
 def _show(place: Place, form: Reply, by: str, notes: list[str], output: Output) -> None:
     if output.as_json:
         return
-    count = len(form["operations"])
-    output.say(
-        f"{count} {'operation' if count == 1 else 'operations'} of {place.place}, read by {'rule' if by == 'rule' else 'a model'}", "bold"
-    )
+    count = counted(len(form["operations"]), "operation")
+    output.say(f"{count} of {place.place}, read by {'rule' if by == 'rule' else 'a model'}", "bold")
     rows = ((one["name"], one.get("class", "acts"), one_line(_call(one), 100), one_line(one.get("line", ""))) for one in form["operations"])
     output.rows(("operation", "class", "call", ""), rows)
     for note in notes:

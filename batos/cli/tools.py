@@ -11,7 +11,7 @@ import typer
 from batos.cli import tool_forms
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.client import ask, grouped
-from batos.cli.output import Output, one_line
+from batos.cli.output import Output, counted, one_line
 from batos.cli.tool_places import ConnectionOptions, PlaceOptions, place_of
 from batos.config import nearest
 from batos.errors import MissionFailed, from_wire
@@ -208,8 +208,7 @@ def _verdicts(one: Reply) -> str:
 
 def _page(one: Reply, output: Output, *, added: bool, whole: bool) -> None:
     if added:
-        count = len(one["tools"])
-        output.say(f"{one['name']} is added, with {count} {'tool' if count == 1 else 'tools'}", "bold")
+        output.say(f"{one['name']} is added, with {counted(len(one['tools']), 'tool')}", "bold")
     machine = [("machine", one["on"])] if one.get("on") else []
     facts = [("name", one["name"]), ("kind", one["kind"]), ("place", one["place"]), *machine, ("state", _state(one))]
     options = {name: value for name, value in (one.get("options") or {}).items() if name != "form"}

@@ -137,14 +137,20 @@ def backup(
     progress = progress or UpkeepProgress()
     if folder.exists() and not folder.is_dir():
         raise ImageError(f"no backup in {folder}: it is a file, not a folder; name another")
+    images = blobs.folder_of(path).resolve()
+    if images in (folder.resolve(), *folder.resolve().parents):
+        raise ImageError(f"no backup in {folder}: it lies within {images}, where the image keeps its blobs; name another folder")
     try:
         place = private_files.folder(folder)
         private_files.check_within(place)
         _sweep(place)
         old = set(place.iterdir())
         progress.begin("writing")
-        with _without_blanks(place) as repository:
-            _repozo().do_backup(_Options(repository, str(path), full=full, test_now=_next_second(place)))
+        try:
+            with _without_blanks(place) as repository:
+                _repozo().do_backup(_Options(repository, str(path), full=full, test_now=_next_second(place)))
+        finally:
+            (place / _PART).unlink(missing_ok=True)  # on a full disk it would keep the last bytes
         new = sorted(set(place.iterdir()) - old)
         try:
             for made in new:

@@ -109,7 +109,7 @@ async def test_each_turn_is_a_mission_that_follows_the_last_one(tmp_path: Path, 
         assert second.context == first.id != second.id  # type: ignore[attr-defined]
     out = plain(capsys)
     assert out.count("The sea says hush.") == 2, "streamed, and not told again"
-    assert "ROBIN, 1 inferences" in out
+    assert "ROBIN, 1 inference" in out
 
 
 async def test_a_turn_that_is_refused_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from batos.memory import drafts, readers
+from batos.memory import readers
+from batos.memory.readers import dates
 
 JUNE = [datetime.date(2023, 6, number).toordinal() for number in (12, 12, 13, 13)]
 
@@ -123,7 +124,7 @@ def test_a_date_of_another_calendar_is_no_day() -> None:
     ],
 )  # fmt: skip
 def test_days_in_more_languages(text: str, day: tuple[int, int, int]) -> None:
-    assert drafts.day_in(text) == datetime.date(*day).toordinal()
+    assert dates.day_in(text) == datetime.date(*day).toordinal()
 
 
 TELEGRAM = {

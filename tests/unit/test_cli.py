@@ -129,6 +129,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "--config", "absent.toml"], "absent.toml"),
         (["missions", "--limit", "0"], "limit"),
         (["send"], "BRIEF"),
+        (["What is 2+2?"], "'What is 2+2?' is no verb; a mission is sent by: batos send 'What is 2+2?'"),
+        (["run", "why", "not"], "options only; a mission is sent by: batos send 'why not'"),
         (["info", "--connect", ""], "'' names no endpoint"),
         (["personas", "--accept", ""], "'' names no persona"),
         (["teach", "brick", "foo_", "-e", "[1] -> "], "an empty text is written"),

@@ -136,7 +136,7 @@ def test_judging_shows_left_and_right_asks_again_and_can_be_stopped(capsys: pyte
     assert "1 of 3: Why?" in said.out
     assert "LEFT\nLate.\n\nRIGHT\nEarly." in said.out
     assert "'what' is none of left, right, tie" in said.err
-    assert "1 pairs are left; go on with: batos compare --resume c1" in said.err
+    assert "left to judge: 1 pair; go on with: batos compare --resume c1" in said.err
 
 
 @pytest.mark.parametrize(("typed", "judged"), [("", 0), ("r\n", 1)])

@@ -8,9 +8,9 @@ import io
 import pytest
 
 from batos.errors import Unreadable
-from batos.memory import drafts, readers
+from batos.memory import readers
 from batos.memory.drafts import Draft, DraftPart, bounded
-from batos.memory.readers import charset
+from batos.memory.readers import charset, dates
 from batos.memory.readers.pdf import tidied
 from tests.support.documents import DATA, pdf
 
@@ -152,7 +152,7 @@ def test_what_is_no_text_is_refused(data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_days_are_found(text: str, expected: int) -> None:
-    assert drafts.day_in(text) == expected
+    assert dates.day_in(text) == expected
 
 
 def test_no_section_is_too_long_and_what_is_put_in_moves_no_cut_after_it() -> None:
@@ -297,7 +297,7 @@ def test_a_log_is_no_conversation(line: str) -> None:
     ],
 )  # fmt: skip
 def test_days_are_found_in_other_languages(text: str, expected: int) -> None:
-    assert drafts.day_in(text) == expected
+    assert dates.day_in(text) == expected
 
 
 def written(

@@ -333,6 +333,16 @@ async def test_a_backup_that_cannot_be_written_or_proved_leaves_nothing(
         await kept.backup()
     assert {file.name: file.read_bytes() for file in (tmp_path / "backups").iterdir()} == before
     monkeypatch.undo()
+
+    def full_disk(options: Any) -> None:
+        Path(options.repository, "tmp.tmp").write_bytes(b"the first part")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("ZODB.scripts.repozo.do_backup", full_disk)
+    with pytest.raises(ImageError, match="No space left on device"):
+        await kept.backup()
+    monkeypatch.undo()
+    assert {file.name: file.read_bytes() for file in (tmp_path / "backups").iterdir()} == before
     assert (await kept.backup())["kind"] == "incremental"
 
 
@@ -452,6 +462,9 @@ async def test_folders_that_are_none_for_backups_are_told_of(image: LivingImage,
     (tmp_path / "notes" / "a.txt").touch()
     with pytest.raises(ImageError, match=r"no backup in .*file: it is a file, not a folder; name another"):
         await kept.backup(str(tmp_path / "file"))
+    for folder in (tmp_path / "i.fs.blobs", tmp_path / "i.fs.blobs" / "mine"):
+        with pytest.raises(ImageError, match=r"no backup in .*: it lies within .*, where the image keeps its blobs; name another folder"):
+            await kept.backup(str(folder))
     with pytest.raises(ImageError, match=r"there is no backup in .*notes; name the folder that `batos backup` wrote to"):
         backup.restore(tmp_path / "notes", tmp_path / "new" / "i.fs")
     assert not (tmp_path / "new").exists()

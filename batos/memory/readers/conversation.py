@@ -20,8 +20,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from batos.memory import drafts
 from batos.memory.drafts import Draft, DraftPart, Turn
+from batos.memory.readers import dates
 
 _MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 _PLAIN = dict.fromkeys(map(ord, _MARKS)) | dict.fromkeys(map(ord, "\xa0\u2009\u202f"), " ") | {0x060C: ","}
@@ -100,9 +100,9 @@ def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
             return None
     elif len(said) < filled * _SHARE or not 2 <= len(speakers) <= len(said) / 2 or _are_amounts(lines, marks):
         return None
-    order, sure = drafts.date_order(mark.stamp for mark in marks if mark)
+    order, sure = dates.date_order(mark.stamp for mark in marks if mark)
     told = () if sure else (f"its dates may have the day or the month first: read with the {order}",)
-    return Draft("conversation", path.stem, _sessions(lines, marks, order), day=drafts.day_in_name(path.stem), told=told)
+    return Draft("conversation", path.stem, _sessions(lines, marks, order), day=dates.day_in_name(path.stem), told=told)
 
 
 def _are_amounts(lines: list[str], marks: list[_Begins | None]) -> bool:
@@ -215,7 +215,7 @@ def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list
 
 def _day(text: str, order: str) -> int:
     """Return the day that a text names, if messages can be of it; else 0."""
-    day = drafts.day_in(text.translate(_PLAIN), order)
+    day = dates.day_in(text.translate(_PLAIN), order)
     return day if day and _FIRST_YEAR <= datetime.date.fromordinal(day).year <= _LAST_YEAR else 0
 
 
@@ -283,7 +283,7 @@ def read_messages(path: pathlib.PurePath, text: str) -> Draft | None:
     named = chats[0][0] if len(chats) == 1 and chats[0][0] else path.stem
     many = "a message" if len(wordless) == 1 else f"{len(wordless)} messages"
     told = (f"{many} without words or files {'was' if len(wordless) == 1 else 'were'} left out",) if wordless else ()
-    return Draft("conversation", named, parts, day=drafts.day_in_name(path.stem), told=told)
+    return Draft("conversation", named, parts, day=dates.day_in_name(path.stem), told=told)
 
 
 def _chats(exported: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -393,7 +393,7 @@ def _time(value: Any) -> datetime.datetime | None:
     """Return the time of a message, in its own zone, or in UTC if it counts seconds."""
     try:
         if isinstance(value, str) and not value.replace(".", "", 1).isdecimal():
-            moment = _moment(value[:_LINE_CHARS], drafts.DAY_FIRST) if "," in value else None  # as in "Monday, June 12, 2023 at 10:15 AM"
+            moment = _moment(value[:_LINE_CHARS], dates.DAY_FIRST) if "," in value else None  # as in "Monday, June 12, 2023 at 10:15 AM"
             return moment or datetime.datetime.fromisoformat(value.strip()).replace(tzinfo=None)
         seconds = float(value)
         return datetime.datetime.fromtimestamp(seconds / (1000 if seconds > _MILLISECONDS else 1), datetime.UTC).replace(tzinfo=None)
@@ -456,12 +456,12 @@ def read_page(path: pathlib.PurePath, text: str) -> Draft | None:
             found.append((stamp, "" if is_notice else speaker, said))
     if not any(who for _, who, _ in found):
         return None
-    order, sure = (drafts.DAY_FIRST, True) if form[0] == "chat_page" else drafts.date_order(when for when, _, _ in found)
+    order, sure = (dates.DAY_FIRST, True) if form[0] == "chat_page" else dates.date_order(when for when, _, _ in found)
     messages = [_Message(_moment(when, order), who, said) for when, who, said in found]
     named = tree.css_first(heading)
     title = " ".join(named.text().split())[:_HEADING_CHARS] if named is not None else ""
     told = () if sure else ("its dates may have the day or the month first: read with the day first",)
-    return Draft("conversation", title or path.stem, list(_days(title, messages)), day=drafts.day_in_name(path.stem), told=told)
+    return Draft("conversation", title or path.stem, list(_days(title, messages)), day=dates.day_in_name(path.stem), told=told)
 
 
 def _shown(part: Any) -> str:

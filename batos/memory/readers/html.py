@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from batos.errors import Unreadable
-from batos.memory import drafts
-from batos.memory.drafts import Draft, Outline
+from batos.memory.drafts import Draft
+from batos.memory.readers import dates
+from batos.memory.readers.outline import Outline
 
 DEEPEST = 5000
 """Greatest nesting of elements. The parser's time grows with its square, and no real page comes near it."""
@@ -102,7 +103,7 @@ def read_html(path: pathlib.PurePath, text: str, *, whole: bool = False, deep: i
     hidden = (f"{page.hidden} characters that the page hides from who looks at it were left out",) if page.hidden else ()
     told = (*hidden, *page.told)
     name = title or page.outline.first or path.stem
-    return Draft("html", name, parts, day=drafts.day_in(when) or drafts.day_in_name(path.stem), told=told)
+    return Draft("html", name, parts, day=dates.day_in(when) or dates.day_in_name(path.stem), told=told)
 
 
 def text_of(markup: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from batos.errors import Unreadable
-from batos.memory import drafts
-from batos.memory.drafts import Draft, DraftPart, Outline
-from batos.memory.readers import charset, html
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.readers import charset, dates, html
+from batos.memory.readers.outline import Outline
 
 _KIND = "document"
 _OUTPUT_CHARS = 2000  # greatest number of characters of a notebook cell's output
@@ -49,7 +49,7 @@ def read_structured(path: pathlib.PurePath, text: str) -> Draft:
     """
     suffix = path.suffix.lower()
     draft = {".ipynb": _notebook, ".canvas": _canvas, ".opml": _opml, ".rtf": _rtf}.get(suffix, _entries)(path, text)
-    return draft._replace(day=draft.day or drafts.day_in_name(path.stem))
+    return draft._replace(day=draft.day or dates.day_in_name(path.stem))
 
 
 # --- JSON
@@ -211,8 +211,8 @@ def _entries(path: pathlib.PurePath, text: str) -> Draft:
         lines = [f"{label}: {value}" if label else value for label, value in dict.fromkeys(said) if value]
         if lines:
             when = next((value for label, value in said if label in ("begins", "due", "birthday")), "")
-            outline.parts.append(DraftPart("\n".join(lines) + "\n", " ".join(words.split())[:200], drafts.day_in(when)))
-            day, many = drafts.day_in(when), many + 1
+            outline.parts.append(DraftPart("\n".join(lines) + "\n", " ".join(words.split())[:200], dates.day_in(when)))
+            day, many = dates.day_in(when), many + 1
     if not outline.parts:
         raise Unreadable("it has no event, task or address")
     is_whole = text.rstrip().rpartition("\n")[2].upper().startswith("END:")

@@ -17,9 +17,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from batos.errors import Unreadable
-from batos.memory import drafts
-from batos.memory.drafts import Draft, DraftPart, Outline
-from batos.memory.readers import charset, html, plain_text
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.readers import charset, dates, html, plain_text
+from batos.memory.readers.outline import Outline
 
 _LARGEST = 1 << 29  # greatest number of unpacked bytes of one archive
 _DIGITS = re.compile(r"\d++")
@@ -88,7 +88,7 @@ def read_packed(path: pathlib.PurePath, data: bytes) -> Draft:
     if reader is None:
         raise Unreadable("it is an archive of files; unpack it, and read what is in it")
     draft = reader(path, archive, data)
-    day = draft.day or drafts.day_in_name(path.stem)
+    day = draft.day or dates.day_in_name(path.stem)
     return draft._replace(kind=_KIND, day=day)
 
 
@@ -414,13 +414,13 @@ def read_flat(path: pathlib.PurePath, data: bytes) -> Draft:
         raise Unreadable(f"it is not valid XML ({e}); see whether the file is complete") from None
     tables = [one for sheet in tree.iter() if _local(sheet) == "spreadsheet" for one in _within(sheet, ("table",))]
     if not tables:
-        return _opened(path, tree, tree)._replace(day=drafts.day_in_name(path.stem))
+        return _opened(path, tree, tree)._replace(day=dates.day_in_name(path.stem))
     parts = [
         DraftPart(text, _attribute(one, "name"))
         for one in tables
         if (text := "".join((*plain_text.table_lines(_rows(one)), *_noted_on(one)))).strip()
     ]
-    return Draft(plain_text.TABLE_KIND, path.stem, parts, day=drafts.day_in_name(path.stem))
+    return Draft(plain_text.TABLE_KIND, path.stem, parts, day=dates.day_in_name(path.stem))
 
 
 _REPEATED = 100  # greatest number of columns that a repeated cell with text stands for
@@ -550,7 +550,7 @@ def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
             parts.append(DraftPart(text, "comments"))
         if any(re.fullmatch(r"xl/(?:threadedC|c)omments[^/]{0,80}\.bin", name) for name in archive.names):
             told = (*told, "comments on its cells were not read: save it as .xlsx")
-    return Draft(plain_text.TABLE_KIND, path.stem, parts, day=drafts.day_in_name(path.stem), told=told)
+    return Draft(plain_text.TABLE_KIND, path.stem, parts, day=dates.day_in_name(path.stem), told=told)
 
 
 _SHEET = re.compile(r"xl/worksheets/[^/]{1,80}\.xml")

@@ -14,8 +14,8 @@ from pypdf import PdfReader
 from pypdf.errors import DependencyError, PyPdfError
 
 from batos.errors import Unreadable
-from batos.memory import drafts
 from batos.memory.drafts import Draft, DraftPart
+from batos.memory.readers import dates
 
 _LOCKED = "it is encrypted with a password; save it without one, for example with `qpdf --decrypt`"
 _CRYPTO = "it is encrypted, and reading it needs the package 'cryptography': pip install 'batos[documents]'"
@@ -69,7 +69,7 @@ def _draft(path: pathlib.PurePath, data: bytes) -> Draft:
     if names := _attached(pdf):
         told.append(f"files that are attached to it were not read: {', '.join(names)}")
     name = path.stem if not named or _NO_TITLE.match(named) else named
-    return Draft("pdf", name, parts, day=drafts.day_in_name(str(when or "").removeprefix("D:")[:8]), told=tuple(told))
+    return Draft("pdf", name, parts, day=dates.day_in_name(str(when or "").removeprefix("D:")[:8]), told=tuple(told))
 
 
 def _attached(pdf: PdfReader) -> list[str]:

@@ -16,13 +16,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 
-from batos.memory import drafts
-from batos.memory.drafts import Draft, DraftPart, Outline
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.readers import dates
+from batos.memory.readers.outline import Outline
 
 
 def read_text(path: pathlib.PurePath, text: str) -> Draft:
     """Return the whole text as one part; its day is that in its name, if there is one."""
-    return Draft("text", path.stem, [DraftPart(text)], day=drafts.day_in_name(path.stem))
+    return Draft("text", path.stem, [DraftPart(text)], day=dates.day_in_name(path.stem))
 
 
 _CUE = re.compile(r"[ \t]*(?:\d{1,3}:)?\d{1,2}:\d\d[.,]\d{1,3}(?:[ \t]*-->[ \t]*|,)(?:\d{1,3}:)?\d{1,2}:\d\d[.,]\d{1,3}(?:[ \t][^\n]*)?\Z")
@@ -52,7 +53,7 @@ def read_subtitles(path: pathlib.PurePath, text: str) -> Draft | None:
         if shown and shown not in said[-2:]:  # captions that roll show a line twice
             said.append(shown)
     title = lines[0].removeprefix(_NOT_SHOWN[0]).strip(" -\t") if is_web else ""
-    return Draft("text", title or path.stem, [DraftPart("\n".join(said) + "\n")], day=drafts.day_in_name(path.stem))
+    return Draft("text", title or path.stem, [DraftPart("\n".join(said) + "\n")], day=dates.day_in_name(path.stem))
 
 
 _DEFINITION = re.compile(
@@ -109,7 +110,7 @@ def read_markdown(path: pathlib.PurePath, text: str) -> Draft:
         outline.parts.append(DraftPart(front.partition("\n")[2].rstrip().rpartition("\n")[0] + "\n", _FRONT_TITLE))
     _outlined(text[len(front) :], outline)
     title = " ".join(_said(fields, _TITLES)) or outline.first or path.stem
-    day = next((day for one in _said(fields, _DAYS) if (day := drafts.day_in(one))), 0) or drafts.day_in_name(path.stem)
+    day = next((day for one in _said(fields, _DAYS) if (day := dates.day_in(one))), 0) or dates.day_in_name(path.stem)
     tags = tuple(dict.fromkeys(tag.lstrip("#") for tag in _said(fields, _TAGS)))
     return Draft("markdown", title, outline.done(), day=day, tags=tags)
 
@@ -266,7 +267,7 @@ def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
         quoting=csv.QUOTE_NONE if _is_open(text, delimiter) else csv.QUOTE_MINIMAL,
         skipinitialspace=True,
     )
-    return Draft(TABLE_KIND, path.stem, [DraftPart("".join(table_lines(rows)))], day=drafts.day_in_name(path.stem))
+    return Draft(TABLE_KIND, path.stem, [DraftPart("".join(table_lines(rows)))], day=dates.day_in_name(path.stem))
 
 
 def table_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
