@@ -78,9 +78,9 @@ def test_a_disk_that_fills_up_while_a_file_is_read(tmp_path: Path) -> None:
             size, room = (tmp_path / "data" / "live_image.fs").stat().st_size, resource.RLIM_INFINITY
             resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (size + A_PART, room))
             peer.send("ingest", paths=[str(tmp_path / "long.md")], watch=True, ref="i")
-            states = [peer.reply().get("state")]
-            while states[-1] != "waiting":
-                assert "added" not in (reply := peer.reply()), "the whole file needs more than there is room for"
+            states = []
+            while (reply := peer.reply()).get("state") != "waiting":
+                assert "added" not in reply, "the whole file needs more than there is room for"
                 states.append(reply.get("state"))
             assert "reading" in states, "some of it was read before"
             assert "cannot write" in reply["message"] or "full" in reply["message"]
