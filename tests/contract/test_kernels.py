@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from batos.cluster import presence, turn
 from batos.cluster.membership import Alone
+from batos.cluster.presence import SessionPresence
 from batos.cluster.turn import SessionTurn
 from batos.errors import ConfigError, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
@@ -259,6 +261,26 @@ async def test_kernels_outlive_a_restart_of_the_server_and_none_of_them_counts_a
         await until(lambda: len(held_locks(postgres)) == 2)
         assert (first.name, second.name) == ("a.1", "b.2")
         await one.system(kernels.beat, "a.1")
+
+
+async def test_a_sign_of_life_that_comes_after_the_last_begins_no_session(postgres: Postgres) -> None:  # noqa: F811
+    image, go = await LivingImage.open(postgres.image()), threading.Event()
+    try:
+        signs = SessionPresence(server.postgres_of(image.db.storage))
+        await signs.hold("late.77")
+        assert (77,) in held_locks(postgres)
+        signs._thread.submit(go.wait, 60)  # private: so that both wait for the thread, in this order
+        releasing = asyncio.create_task(signs.release())
+        await asyncio.sleep(0)
+        beating = asyncio.create_task(signs.beat())
+        await asyncio.sleep(0)
+        go.set()
+        await releasing
+        with pytest.raises(RuntimeError, match="have ended"):
+            await beating
+        await until(lambda: (77,) not in held_locks(postgres), "the end of its session")
+    finally:
+        await image.close()
 
 
 def held_locks(postgres: Postgres) -> list[tuple[object, ...]]:  # noqa: F811
