@@ -118,19 +118,19 @@ class ScriptedHandler(BaseHTTPRequestHandler):
 
     def _chat(self, request: dict[str, Any], fault: Fault | None) -> None:
         name = tagged(str(request.get("model", "")))
-        if name not in self.owner.models:
+        if (model := self.owner.models.get(name)) is None:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         if not self._wait("held"):
             return None
-        loaded = self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+        loaded = self.owner.runners.use(name, model, request.get("options"))
         if not request.get("messages"):
             return self._json(200, _part(name, "", done=True, done_reason="load"))
-        template = self.owner.models[name].template
+        template = model.template
         if request.get("think") and ".Thinking" not in template:
             return self._json(400, {"error": f'"{name}" does not support thinking'})
-        if request.get("tools") and "tools" not in self.owner.models[name].can:
+        if request.get("tools") and "tools" not in model.can:
             return self._json(400, {"error": f'"{name}" does not support tools'})
-        if (refusal := _unseen(request, sees="vision" in self.owner.models[name].can)) is not None:
+        if (refusal := _unseen(request, sees="vision" in model.can)) is not None:
             return self._json(*refusal)
         try:
             answer = self.owner.script.answer_for(request)
@@ -180,13 +180,13 @@ class ScriptedHandler(BaseHTTPRequestHandler):
 
     def _embed(self, request: dict[str, Any]) -> None:
         name = tagged(str(request.get("model", "")))
-        if name not in self.owner.models:
+        if (model := self.owner.models.get(name)) is None:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         given = request.get("input", [])
         texts = [given] if isinstance(given, str) else given
         if request.get("truncate") is False and any(len(pieces(str(t))) > EMBED_CONTEXT for t in texts):
             return self._json(400, {"error": "the input length exceeds the context length"})
-        self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+        self.owner.runners.use(name, model, request.get("options"))
         vectors = [embedding(str(t)) for t in texts]
         return self._json(
             200, {"model": name, "embeddings": vectors, "total_duration": 1, "load_duration": 1, "prompt_eval_count": len(texts)}
@@ -195,12 +195,12 @@ class ScriptedHandler(BaseHTTPRequestHandler):
     def _generate(self, request: dict[str, Any]) -> None:
         """Load a model, or unload it with `keep_alive` 0. Requests with a prompt are not supported."""
         name = tagged(str(request.get("model", "")))
-        if name not in self.owner.models:
+        if (model := self.owner.models.get(name)) is None:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         if request.get("keep_alive") == 0:
-            self.owner.runners.drop(self.owner.models[name])
+            self.owner.runners.drop(model)
         elif self._wait("held"):
-            self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+            self.owner.runners.use(name, model, request.get("options"))
         else:
             return None
         reason = "unload" if request.get("keep_alive") == 0 else "load"
@@ -212,7 +212,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         self._json(200, {"version": self.owner.version})
 
     def _tags(self, _: dict[str, Any]) -> None:
-        self._json(200, {"models": [self._listed(n, m.digest) for n, m in self.owner.models.items()]})
+        self._json(200, {"models": [self._listed(n, m.digest) for n, m in list(self.owner.models.items())]})
 
     def _ps(self, _: dict[str, Any]) -> None:
         extra, contexts = {"size_vram": 0, "expires_at": "2036-01-01T00:00:00Z"}, self.owner.runners.contexts()

@@ -192,3 +192,17 @@ def test_nobody_is_given_the_port_of_a_server_that_is_stopped() -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(place)
         other.listen()
+
+
+def test_models_come_and_go_while_they_are_listed_and_used(scripted: ScriptedOllama, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = double.ScriptedHandler._listed
+
+    def changing(self: Any, name: str, digest: str) -> dict[str, Any]:
+        scripted.models[f"{len(scripted.models)}:new"] = scripted.models["robin:embedded"]
+        return listed(self, name, digest)
+
+    monkeypatch.setattr(double.ScriptedHandler, "_listed", changing)
+    before = set(scripted.models)
+    assert {one["name"] for one in ask(scripted, "/api/tags")["models"]} == before
+    scripted.say(lambda request: str(scripted.models.pop("robin:embedded", None) is not None))
+    assert chat(scripted, "Are you there?") == "True"
