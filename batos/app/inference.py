@@ -181,9 +181,13 @@ class ModelRuntime:
     async def _digest_now(self, model: str) -> str:
         """Return the digest of a model as the image knows it, without waiting for an Ollama that is away.
 
+        What an Ollama has before its models were built is not published: the other kernels would be held to a model that is about to go.
+
         :raises InferenceFailed: if it cannot be used now.
         """
         assert self.asked_only is not None
+        if not (self._settled.is_set() or self.outage()):
+            raise InferenceFailed("its models are being looked for and built", cause="model_missing", model=model, lacks="its first look")
         asking = asyncio.ensure_future(self.asked_only.digest(model))
         try:
             while not asking.done():

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from persistent.list import PersistentList
+
 from batos.errors import InvalidInput
 from batos.image import journal, ledger, ownership, usage_totals
 from batos.image.journal import InferenceRecord, JournalEntry
@@ -21,6 +23,10 @@ from batos.objects import Root, UvmObject
 _NO_USE = {
     "inferences": 0, "replayed": 0, "prompt_tokens": 0, "answer_tokens": 0, "model_ms": 0.0, "prompt_ms": 0.0, "models": [],
 }  # fmt: skip
+
+
+_KEY = "continued"  # in the root: ids of the missions that were continued last
+_NOTED = 64  # more than are continued between two looks of a kernel
 
 
 class ThoughtChange(NamedTuple):
@@ -96,6 +102,7 @@ def go_on(
         facts |= {"error": json.loads(mission.error), "finished": mission.finished}
         reopen(root, mission, now)
     ownership.claim(root, mission)
+    _note(root, id)
     mission.continued = ledger.compact([*_continued(mission), facts])
     if thought.answers or thought.amended:
         held = journal.opened(mission)
@@ -108,6 +115,21 @@ def go_on(
         )
         ledger.answer_question(root, id, text, number)
     return ledger.describe(mission)
+
+
+def lately(root: Root) -> tuple[bytes, list[str]]:
+    """Return the ids of the missions that were continued last, and what changes with each of them: another kernel may have continued one
+    and thought it through between two looks."""
+    held = root.get(_KEY)
+    if held is None:
+        return b"", []
+    ids = list(held)
+    return held._p_serial, ids
+
+
+def _note(root: Root, id: str) -> None:
+    held = root.setdefault(_KEY, PersistentList())
+    held[:] = [*(one for one in held if one != id), id][-_NOTED:]
 
 
 def reopen(root: Root, mission: UvmObject, now: float) -> None:

@@ -9,6 +9,7 @@ wrote it at its own commit, by the others at their next look.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import structlog
 
 from batos.errors import ImageDamaged, UnknownMission
-from batos.image import ledger
+from batos.image import continuations, kernels, ledger
 from batos.image.mission_record import MissionRecord
 from batos.mind.events import Event, Events
 from batos.missions.held_missions import held_state
@@ -60,6 +61,7 @@ class MissionNews:
         self._known: dict[str, _Known] = {}
         self._over: set[str] = set()  # pending ones that have ended, or cannot be read
         self._newest: int | None = None
+        self._continued: tuple[bytes, dict[str, int]] = (b"", {})  # as `continuations.lately`, and how often each had been continued
         self._turn: Iterator[str] = iter(())
         events.tell_once()
 
@@ -79,6 +81,7 @@ class MissionNews:
         """
         held, first = ledger.ledger_of(root), self._newest is None
         pending = set(held.pending)
+        self._reopen(root, quietly=first)
         for mission in self._accepted(root):
             self._known[mission.id] = _Known()
         self._over &= pending
@@ -93,6 +96,21 @@ class MissionNews:
                 self._known.pop(id, None)
             if id not in self._known and id in pending:
                 self._over.add(id)
+
+    def _reopen(self, root: Root, *, quietly: bool) -> None:
+        """Await the end of each mission that another kernel continued, and thought through, since the last look."""
+        serial, ids = continuations.lately(root)
+        if serial == self._continued[0]:
+            return
+        me, before, times = kernels.me(root), self._continued[1], {}
+        for id in ids:
+            with contextlib.suppress(ImageDamaged, UnknownMission):  # the self-audit tells of it
+                record = ledger.record_of(root, id)
+                times[id] = len(record.continued)
+                if record.is_final and not quietly and times[id] > before.get(id, 0) and not (me and record.kernel == me):
+                    self._events.reopened(id)
+                    self._known[id] = _Known()
+        self._continued = serial, times
 
     def _accepted(self, root: Root) -> list[UvmObject]:
         """Return the missions that were accepted since the last look."""

@@ -168,6 +168,23 @@ async def test_a_kernel_without_a_model_or_without_its_ollama_is_unfit_meanwhile
         await until(lambda: not unfit(first, "b"), "its Ollama is back")
 
 
+async def test_what_an_ollama_has_before_its_models_are_built_is_not_published(
+    tmp_path: Path,
+    zeo: Zeo,  # noqa: F811
+    servers: tuple[ScriptedOllama, ScriptedOllama],
+) -> None:
+    former = dataclasses.replace(servers[1].models[VOICE], system="What a former version said.")
+    servers[1].models[VOICE] = former
+    servers[1].fail("hang", path="/api/create", times=None)
+    async with two(tmp_path, zeo, servers) as (first, second):
+        await until(lambda: servers[1].counts["/api/create"], "b builds its models")
+        await second.fitness.look()
+        assert any("built" in why for why in second.fitness.reasons)
+        published = {k.host: {one.name for one in k.models} for k in first.image.read(kernels.listed)}
+        assert VOICE not in published["b"]
+        await fit(first)
+
+
 async def test_a_kernel_that_stays_unfit_gives_the_lead_to_one_that_is_fit(
     tmp_path: Path,
     zeo: Zeo,  # noqa: F811

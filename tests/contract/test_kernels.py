@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -264,20 +263,14 @@ async def test_kernels_outlive_a_restart_of_the_server_and_none_of_them_counts_a
 
 
 async def test_a_sign_of_life_that_comes_after_the_last_begins_no_session(postgres: Postgres) -> None:  # noqa: F811
-    image, go = await LivingImage.open(postgres.image()), threading.Event()
+    image = await LivingImage.open(postgres.image())
     try:
         signs = SessionPresence(server.postgres_of(image.db.storage))
         await signs.hold("late.77")
         assert (77,) in held_locks(postgres)
-        signs._thread.submit(go.wait, 60)  # private: so that both wait for the thread, in this order
-        releasing = asyncio.create_task(signs.release())
-        await asyncio.sleep(0)
-        beating = asyncio.create_task(signs.beat())
-        await asyncio.sleep(0)
-        go.set()
-        await releasing
-        with pytest.raises(RuntimeError, match="have ended"):
-            await beating
+        _, late = await asyncio.gather(signs.release(), signs.beat(), return_exceptions=True)  # both wait for the thread, in this order
+        assert isinstance(late, RuntimeError)
+        assert "have ended" in str(late)
         await until(lambda: (77,) not in held_locks(postgres), "the end of its session")
     finally:
         await image.close()

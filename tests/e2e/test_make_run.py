@@ -29,7 +29,7 @@ def test_a_newcomer_starts_it_and_asks(tmp_path: Path) -> None:
     with log.open("wb") as out:
         daemon = subprocess.Popen(words.split(), cwd=ROOT, env=environment, stdout=out, stderr=out, start_new_session=True)
     try:
-        until(lambda: b"BAT OS" in log.read_bytes() or daemon.poll() is not None, "it has started", START_S)
+        until(lambda: b"Give it a mission" in log.read_bytes() or daemon.poll() is not None, "it has started", START_S)
         assert daemon.poll() is None, log.read_text()
         asked = [str(CLIENT), "send", "What is the capital of Australia?", "--watch"]
         answer = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=START_S, check=True)

@@ -167,6 +167,22 @@ async def test_a_mission_that_was_continued_ends_once_more(heard: Heard) -> None
     assert [one.state for one in heard.ends] == ["FAILED", "COMPLETE"]
 
 
+async def test_a_mission_that_was_continued_and_ended_between_two_looks_is_told_once_more(heard: Heard) -> None:
+    image = heard.image
+    again = ("", "again", continuations.ThoughtChange(), ())
+    await image.system(accept, "a", "b")
+    heard.look()
+    for id in ("a", "b"):
+        await image.system(fail, id)
+    assert len(heard.look()) == 4
+    for id in ("a", "b"):
+        await image.system(continuations.go_on, id, *again)
+        await image.system(complete, id)
+    assert heard.look() == [(id, kind, "COMPLETE") for id in ("a", "b") for kind in ("state", "result")]
+    assert heard.look() == []
+    assert [one.state for one in heard.ends] == ["FAILED"] * 2 + ["COMPLETE"] * 2
+
+
 async def test_an_end_that_was_told_and_is_not_settled_is_told_once(heard: Heard) -> None:
     image = heard.image
     await image.system(accept, "a")

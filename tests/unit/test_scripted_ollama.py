@@ -194,14 +194,13 @@ def test_nobody_is_given_the_port_of_a_server_that_is_stopped() -> None:
         other.listen()
 
 
-def test_models_come_and_go_while_they_are_listed_and_used(scripted: ScriptedOllama, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = double.ScriptedHandler._listed
+def test_models_come_and_go_while_they_are_listed_and_used(scripted: ScriptedOllama) -> None:
+    class Growing(dict[str, int]):
+        def get(self, name: str, default: Any = None) -> Any:
+            scripted.models[f"{len(scripted.models)}:new"] = scripted.models["robin:embedded"]
+            return super().get(name, default)
 
-    def changing(self: Any, name: str, digest: str) -> dict[str, Any]:
-        scripted.models[f"{len(scripted.models)}:new"] = scripted.models["robin:embedded"]
-        return listed(self, name, digest)
-
-    monkeypatch.setattr(double.ScriptedHandler, "_listed", changing)
+    scripted.runners.sizes = Growing()
     before = set(scripted.models)
     assert {one["name"] for one in ask(scripted, "/api/tags")["models"]} == before
     scripted.say(lambda request: str(scripted.models.pop("robin:embedded", None) is not None))
