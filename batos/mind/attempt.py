@@ -33,7 +33,6 @@ from batos.mind.brief_analysis import (
     AUTO,
     DEPTHS,
     FLAVOURS,
-    KNOWN,
     Approach,
     AskedApproach,
     BriefFacts,
@@ -287,10 +286,10 @@ class Attempt:
     @functools.cached_property
     def errand(self) -> Errand | None:
         """Return the errand that the mission asks for and that nothing here can do, or a question about the machine's clock. None for any
-        other mission, and for one that has started to think.
+        other mission, and for one that has started to think. A tool may know the time of another city better than the clock does.
         """
         found = None if self.has_begun else self._errand
-        return None if found is None or (found.kind not in KNOWN and self.tools.offers()) else found
+        return None if found is None or (found.is_for_tools and self.tools.offers()) else found
 
     def forget_errand(self) -> None:
         """Look anew if the mission's errand can be done: something was connected."""
@@ -298,9 +297,9 @@ class Attempt:
 
     @property
     def open_errand(self) -> Errand | None:
-        """Return the errand that a tool may do. Where none does, the mission is told that it cannot be done."""
+        """Return the errand that a tool may do. Where none does, the clock answers it, or the mission is told that it cannot be done."""
         found = self._errand if self.tools.has_any else None
-        return None if found is None or found.kind in KNOWN else found
+        return found if found is not None and found.is_for_tools else None
 
     @functools.cached_property
     def _errand(self) -> Errand | None:

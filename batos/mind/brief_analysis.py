@@ -291,6 +291,11 @@ class Errand(NamedTuple):
     place: str = ""
     """Zone of a `time`, such as `Asia/Tokyo`; empty: that of the machine."""
 
+    @property
+    def is_for_tools(self) -> bool:
+        """Return True if a tool is to do it where one can: all but what the machine's own clock shows."""
+        return self.kind not in KNOWN or bool(self.place)
+
 
 class _Rule(NamedTuple):
     errand: Errand

@@ -24,7 +24,7 @@ from batos.memory.objects import TOOL
 from batos.memory.tokenizer import subject_of
 from batos.mind import answer_checks, evidence, plans, prompts, rule_answers, tool_use
 from batos.mind.attempt import Attempt, PromptContext, current
-from batos.mind.brief_analysis import Flavour, said_of
+from batos.mind.brief_analysis import KNOWN, Flavour, said_of
 from batos.mind.incarnation import facets, system_message
 from batos.mind.inference import InferenceAsker, ThinkingLimits, as_error
 from batos.mind.messages import send
@@ -171,6 +171,9 @@ async def _by_tools(cycle: UvmObject) -> str | None:
         cycle.cannot = "tool"
         return f"I could not do it: {_short(planned.error.message)}"
     done, native = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
+    errand = attempt.open_errand
+    if errand is not None and errand.kind in KNOWN and all(one.error is not None for one in done):
+        return said_of(errand, datetime.datetime.now().astimezone())
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
         return "I could not do it: " + "; ".join(f"{one.name}: {_short(one.error.message)}" for one in done if one.error is not None)
@@ -180,7 +183,7 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     if done and not native and subject_of(str(cycle.brief)).asks:
         cycle.quoted = True  # a question, and a model that would only tell the answer worse
         return attempt.tools.quotes(attempt.settings.tools.result_chars)
-    if not done and (errand := attempt.open_errand) is not None:
+    if not done and errand is not None:
         cycle.cannot = errand.kind
         return said_of(errand, datetime.datetime.now().astimezone(), connected=True)
     return None

@@ -209,6 +209,24 @@ async def test_a_question_is_answered_with_the_tools_words_where_the_model_is_sm
     assert result["citations"][0]["origin"] == "tool"
 
 
+async def test_the_time_of_another_city_is_a_tools_where_one_tells_it_and_else_the_clocks(tmp_path: Path) -> None:
+    place, brief = Place(), "What time is it in Tokyo?"
+    async with desk(tmp_path, place) as kernel:
+        told = (await (await submit(kernel, "m1", brief)).end())["result"]
+        assert "17:45" in told["text"]
+        assert told["citations"][0]["origin"] == "tool"
+        assert names(place) == ["current_time"]
+        place.fail = ToolFailed("it has no clock today")
+        told = (await (await submit(kernel, "m2", brief)).end())["result"]
+        assert "(Asia/Tokyo), by the clock of the machine" in told["text"]
+        assert "cannot" not in told
+        told = (await (await submit(kernel, "m3", "Wie spät ist es in Berlin?")).end())["result"]
+        assert "nach der Uhr des Rechners" in told["text"]  # no tool shares a word with it
+        told = (await (await submit(kernel, "m4", "What time is it?")).end())["result"]
+        assert "by the clock of the machine" in told["text"]
+    assert names(place) == ["current_time"] * len(place.calls)
+
+
 async def test_what_a_tool_says_stands_in_prompts_as_text_of_others(tmp_path: Path) -> None:
     place, inference = Place(), FakeInference()
     async with desk(tmp_path, place, inference=inference) as kernel:
