@@ -448,7 +448,7 @@ class ScriptedOllama:
         self._thread.start()
 
     def _keep_port(self) -> None:
-        """Choose a port, and keep it for as long as this exists: while the server is stopped, the system gives it to nobody else.
+        """Choose a port, and keep it for as long as this exists: while the server is stopped, the system gives it to no other program.
 
         A socket that is bound and does not listen keeps it. Where no other socket may be bound beside that one, nothing does.
         """
