@@ -351,7 +351,14 @@ class Membership:
             self._set_term(0)
             await self._image.system(kernels.hand_over, self.name)
         elif not (self._resigned or leader in {one.name for one in self._known if not one.gone} or self._others_lead_better()):
-            self._set_term(await self._image.system(kernels.take_lead, self.name))
+            await self._take_lead()
+
+    async def _take_lead(self) -> None:
+        taken = await self._image.system(kernels.take_lead, self.name)
+        if self._resigned:  # meanwhile: what resigned did not know of this lead
+            await self._image.system(kernels.hand_over, self.name)
+        else:
+            self._set_term(taken)
 
     def _take_turns(self, needed: bool) -> None:
         for turn in filter(None, (self._turn, self._replays)):

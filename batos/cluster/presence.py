@@ -149,6 +149,7 @@ class SessionPresence:
         self._adapter, self._name = adapter, ""
         self._session: Any = None
         self._is_new = False  # the session, which saw nothing of what was before
+        self._ended = False
         self._thread = ThreadPoolExecutor(1, "presence")  # its own: whatever else waits for a thread, signs of life do not
 
     async def hold(self, name: str) -> None:
@@ -165,7 +166,7 @@ class SessionPresence:
 
     async def release(self) -> None:
         """See `Presence`."""
-        await self.disconnect()
+        await self._in_thread(self._end)
         self._thread.shutdown(wait=False)
 
     async def disconnect(self) -> None:
@@ -219,6 +220,8 @@ class SessionPresence:
         """Yield a cursor of the session, which is made anew if it was lost; lose it with a failure of the block."""
         try:
             if self._session is None:
+                if self._ended:  # a sign that was asked for just before begins no other session
+                    raise RuntimeError("the signs of life have ended")
                 self._connect()
                 if self._name:
                     self._lock()
@@ -244,6 +247,10 @@ class SessionPresence:
             )
             held = {int(number) for (number,) in cursor.fetchall()}
         return {name: Sign(int(beats.get(name, 0)), kernels.epoch_of(name) in held) for name in others}
+
+    def _end(self) -> None:
+        self._ended = True
+        self._close()
 
     def _close(self) -> None:
         session, self._session = self._session, None

@@ -13,11 +13,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import re
 import select
 import socket
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -50,10 +52,6 @@ class ScriptedHandler(BaseHTTPRequestHandler):
     owner: ScriptedOllama
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-
-    def setup(self) -> None:
-        super().setup()
-        self.owner.connections.add(self.connection)
 
     def finish(self) -> None:
         self.owner.connections.discard(self.connection)
@@ -120,19 +118,19 @@ class ScriptedHandler(BaseHTTPRequestHandler):
 
     def _chat(self, request: dict[str, Any], fault: Fault | None) -> None:
         name = tagged(str(request.get("model", "")))
-        if name not in self.owner.models:
+        if (model := self.owner.models.get(name)) is None:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         if not self._wait("held"):
             return None
-        loaded = self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+        loaded = self.owner.runners.use(name, model, request.get("options"))
         if not request.get("messages"):
             return self._json(200, _part(name, "", done=True, done_reason="load"))
-        template = self.owner.models[name].template
+        template = model.template
         if request.get("think") and ".Thinking" not in template:
             return self._json(400, {"error": f'"{name}" does not support thinking'})
-        if request.get("tools") and "tools" not in self.owner.models[name].can:
+        if request.get("tools") and "tools" not in model.can:
             return self._json(400, {"error": f'"{name}" does not support tools'})
-        if (refusal := _unseen(request, sees="vision" in self.owner.models[name].can)) is not None:
+        if (refusal := _unseen(request, sees="vision" in model.can)) is not None:
             return self._json(*refusal)
         try:
             answer = self.owner.script.answer_for(request)
@@ -182,13 +180,13 @@ class ScriptedHandler(BaseHTTPRequestHandler):
 
     def _embed(self, request: dict[str, Any]) -> None:
         name = tagged(str(request.get("model", "")))
-        if name not in self.owner.models:
+        if (model := self.owner.models.get(name)) is None:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         given = request.get("input", [])
         texts = [given] if isinstance(given, str) else given
         if request.get("truncate") is False and any(len(pieces(str(t))) > EMBED_CONTEXT for t in texts):
             return self._json(400, {"error": "the input length exceeds the context length"})
-        self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+        self.owner.runners.use(name, model, request.get("options"))
         vectors = [embedding(str(t)) for t in texts]
         return self._json(
             200, {"model": name, "embeddings": vectors, "total_duration": 1, "load_duration": 1, "prompt_eval_count": len(texts)}
@@ -197,12 +195,12 @@ class ScriptedHandler(BaseHTTPRequestHandler):
     def _generate(self, request: dict[str, Any]) -> None:
         """Load a model, or unload it with `keep_alive` 0. Requests with a prompt are not supported."""
         name = tagged(str(request.get("model", "")))
-        if name not in self.owner.models:
+        if (model := self.owner.models.get(name)) is None:
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         if request.get("keep_alive") == 0:
-            self.owner.runners.drop(self.owner.models[name])
+            self.owner.runners.drop(model)
         elif self._wait("held"):
-            self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+            self.owner.runners.use(name, model, request.get("options"))
         else:
             return None
         reason = "unload" if request.get("keep_alive") == 0 else "load"
@@ -214,7 +212,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
         self._json(200, {"version": self.owner.version})
 
     def _tags(self, _: dict[str, Any]) -> None:
-        self._json(200, {"models": [self._listed(n, m.digest) for n, m in self.owner.models.items()]})
+        self._json(200, {"models": [self._listed(n, m.digest) for n, m in list(self.owner.models.items())]})
 
     def _ps(self, _: dict[str, Any]) -> None:
         extra, contexts = {"size_vram": 0, "expires_at": "2036-01-01T00:00:00Z"}, self.owner.runners.contexts()
@@ -415,6 +413,7 @@ class ScriptedOllama:
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
         self._port = 0
+        self._give_back_port: Callable[[], object] = bool
 
     def __enter__(self) -> ScriptedOllama:
         self.start()
@@ -422,6 +421,7 @@ class ScriptedOllama:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._give_back_port()
 
     @property
     def host(self) -> str:
@@ -440,10 +440,25 @@ class ScriptedOllama:
 
     def start(self) -> None:
         """Listen; a server that was stopped comes back on its port, with its models."""
+        if not self._port:
+            self._keep_port()
         self._server = _Server(("127.0.0.1", self._port), type("BoundHandler", (self.handler,), {"owner": self}))
         self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="scripted-ollama", daemon=True)
         self._thread.start()
+
+    def _keep_port(self) -> None:
+        """Choose a port, and keep it for as long as this exists: while the server is stopped, the system gives it to no other program.
+
+        A socket that is bound and does not listen keeps it. Where no other socket may be bound beside that one, nothing does.
+        """
+        if sys.platform != "linux":
+            return
+        with socket.socket() as keeping:
+            keeping.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keeping.bind(("127.0.0.1", 0))
+            self._port = keeping.getsockname()[1]
+            self._give_back_port = weakref.finalize(self, os.close, keeping.detach())
 
     def stop(self) -> None:
         """Stop listening and end the requests under way: the server is down, connections are refused."""
@@ -527,14 +542,14 @@ class ScriptedOllama:
         with self._came:
             return [r.body for r in self.requests if r.path == "/api/chat"]
 
-    def wait_for(self, path: str = "/api/chat", count: int = 1, timeout_s: float = 30) -> None:
+    def wait_for(self, path: str = "/api/chat", count: int = 1, timeout_s: float = 60) -> None:
         """Block until `count` requests to `path` have come in all.
 
         :raises TimeoutError: when they have not.
         """
         self._wait(lambda: sum(r.path == path for r in self.requests) >= count, f"{count} requests to {path}", timeout_s)
 
-    def wait_abandoned(self, count: int = 1, timeout_s: float = 30) -> None:
+    def wait_abandoned(self, count: int = 1, timeout_s: float = 60) -> None:
         """Block until clients have left `count` requests before their end.
 
         :raises TimeoutError: when they have not.
@@ -569,6 +584,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = False  # server_close waits for them: no thread outlives a test
     allow_reuse_address = True
     request_queue_size = 256
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Note a connection before its thread runs: `stop` ends all that are noted, and waits for their threads."""
+        self.RequestHandlerClass.owner.connections.add(request)  # type: ignore[attr-defined]
+        super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a client that leaves, as in many tests; show anything else, as a fault of this server."""

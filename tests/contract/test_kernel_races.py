@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ZODB.POSException import ConflictError
@@ -17,9 +18,10 @@ from batos.bus import EventBus, MissionEnded
 from batos.cluster.membership import Membership
 from batos.concurrency import Lifetime
 from batos.errors import ImageFailed
-from batos.image import continuations
+from batos.image import continuations, kernels
 from batos.image.continuations import ThoughtChange
-from tests.support.kernels import LOOK_S, TERMS, Standstill, acts, daemon, kernel, looked, record, until
+from batos.image.living_image import LivingImage
+from tests.support.kernels import LEASE_S, LOOK_S, TERMS, Standstill, acts, daemon, kernel, looked, record, until
 from tests.support.missions import FakeInference, submit
 from tests.support.servers import Zeo, zeo  # noqa: F401
 
@@ -101,8 +103,6 @@ async def test_a_mission_that_is_continued_where_it_cannot_be_thought_goes_on_el
 
 @pytest.mark.parametrize("moment", ["taken up", "left"])
 async def test_a_kernel_stops_whose_image_failed_while_it_led(zeo: Zeo, moment: str) -> None:  # noqa: F811
-    from batos.image.living_image import LivingImage
-
     membership = Membership("k", TERMS, lease_s=1.0, look_s=LOOK_S)
     image = await LivingImage.open(zeo.image(), join=membership.join, lease_s=1.0)
     entered = asyncio.Event()
@@ -120,6 +120,30 @@ async def test_a_kernel_stops_whose_image_failed_while_it_led(zeo: Zeo, moment: 
         async with asyncio.timeout(90):
             async with membership.running():
                 await entered.wait()
+    finally:
+        await image.close()
+
+
+async def test_a_kernel_that_resigns_while_it_takes_the_lead_does_not_keep_it(zeo: Zeo) -> None:  # noqa: F811
+    membership = Membership("k", TERMS, lease_s=LEASE_S, look_s=LOOK_S)
+    image = await LivingImage.open(zeo.image(), join=membership.join, lease_s=LEASE_S)
+    real, taken, told = image.system, asyncio.Event(), asyncio.Event()
+
+    async def system(function: Any, *args: Any, **more: Any) -> Any:
+        found = await real(function, *args, **more)
+        if function is kernels.take_lead:  # it is in the image, and the look has not heard of it
+            taken.set()
+            await told.wait()
+        return found
+
+    image.system = system  # type: ignore[method-assign]
+    try:
+        async with membership.running():
+            await taken.wait()
+            await membership.drain()
+            told.set()
+            await until(lambda: image.read(kernels.lead_of) == ("", 1), "a lead that others may take")
+            assert not membership.leads
     finally:
         await image.close()
 

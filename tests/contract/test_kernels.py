@@ -12,6 +12,7 @@ import pytest
 
 from batos.cluster import presence, turn
 from batos.cluster.membership import Alone
+from batos.cluster.presence import SessionPresence
 from batos.cluster.turn import SessionTurn
 from batos.errors import ConfigError, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
@@ -259,6 +260,20 @@ async def test_kernels_outlive_a_restart_of_the_server_and_none_of_them_counts_a
         await until(lambda: len(held_locks(postgres)) == 2)
         assert (first.name, second.name) == ("a.1", "b.2")
         await one.system(kernels.beat, "a.1")
+
+
+async def test_a_sign_of_life_that_comes_after_the_last_begins_no_session(postgres: Postgres) -> None:  # noqa: F811
+    image = await LivingImage.open(postgres.image())
+    try:
+        signs = SessionPresence(server.postgres_of(image.db.storage))
+        await signs.hold("late.77")
+        assert (77,) in held_locks(postgres)
+        _, late = await asyncio.gather(signs.release(), signs.beat(), return_exceptions=True)  # both wait for the thread, in this order
+        assert isinstance(late, RuntimeError)
+        assert "have ended" in str(late)
+        await until(lambda: (77,) not in held_locks(postgres), "the end of its session")
+    finally:
+        await image.close()
 
 
 def held_locks(postgres: Postgres) -> list[tuple[object, ...]]:  # noqa: F811

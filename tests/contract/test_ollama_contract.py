@@ -157,7 +157,7 @@ async def test_no_schema_is_refused_or_kills_a_runner(inference: OllamaInference
     request = ChatRequest(MODEL, "", "Say something.", schema, (("num_predict", 48), ("temperature", 0.0)))
     reply = await inference.chat(request, deadline_s=60)
     assert reply.text.lstrip().startswith("{")
-    assert reply.load_ms < 5000
+    assert (await inference.chat(ask("Hello", options={"num_predict": 1}), deadline_s=60)).answer_tokens == 1, "its runner lives"
 
 
 async def test_a_prompt_that_is_longer_than_the_context_is_refused_and_not_cut(inference: OllamaInference) -> None:

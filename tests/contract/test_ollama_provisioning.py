@@ -22,6 +22,7 @@ from batos.bridge.provisioning import Provisioner
 from batos.config import load
 from batos.errors import ProvisioningFailed
 from tests.support.ollama_fixture import FOLDER
+from tests.support.programs import cpu_ticks
 
 CONTROL = 3  # llama.cpp's llama_token_type
 MODELFILE = 'FROM {base}\n\nSYSTEM """You are "Robin".\nBe kind."""\n' + (
@@ -122,11 +123,7 @@ async def test_what_no_registry_has(client: AsyncClient) -> None:
 
 def cpu_s(members: list[int]) -> float:
     """CPU time that processes have used."""
-    ticks = 0
-    for pid in members:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return cpu_ticks(members) / os.sysconf("SC_CLK_TCK")
 
 
 async def test_cancelling_a_chat_stops_the_generation(tmp_path: Path, ollama_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,7 +246,7 @@ async def test_a_question_is_told_at_each_kernel_and_answered_once_at_any(two: t
 
 async def test_a_deadline_ends_what_waits_also_where_its_kernel_has_gone(two: tuple[Member, Member]) -> None:
     a, b = two
-    await under_way(a, "m1", deadline_s=5)
+    await under_way(a, "m1", deadline_s=12)  # it is paused long before, and then waited for
     assert (await b.client.pause("m1"))["state"] == "PAUSED"
     await until(lambda: a.record("m1").kernel == "", "a mission that is nobody's")
     await a.kernel.stop()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import Peer, batos, daemon, done, provisioned, question_of, result_of
+from tests.support.daemon import batos, daemon, done, last_asked, provisioned, question_of, result_of
 from tests.support.http_world import serving
 from tests.support.tea_shop import TeaShop
 
@@ -70,9 +70,7 @@ def test_killed_at_an_operation_by_message_its_user_is_asked_and_it_is_done_once
         done(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
         done(running, "allow", "shop.*", "--leaks")
         shop.on_order = running.process.kill
-        with Peer(running.endpoint) as peer:
-            assert peer.ask("send", id="m1", target="tools.shop", selector="order_", args=["assam"])["type"] == "accepted"
-        running.ended()
+        last_asked(running, "send", id="m1", target="tools.shop", selector="order_", args=["assam"])
     with daemon(tmp_path, **settings) as running:
         assert "may have happened" in question_of(running, "m1")
         done(running, "answer", "m1", "happened")
@@ -88,10 +86,7 @@ def test_killed_in_the_trial_s_read_at_the_question_and_at_the_act_a_method_is_w
         done(running, "tools", "add", "shop", "--openapi", f"{shop.origin}/openapi.json")
         done(running, "allow", "shop.*", "--leaks")
         shop.on_list = running.process.kill
-        with Peer(running.endpoint) as peer:
-            sent = peer.ask("send", id="m1", target="tools.shop", selector="buy_cheapest_", args=[3])
-            assert sent["type"] == "accepted"
-        running.ended()
+        last_asked(running, "send", id="m1", target="tools.shop", selector="buy_cheapest_", args=[3])
     assert shop.lists == 1
     with daemon(tmp_path, **settings) as running:
         asked = question_of(running, "m1")
@@ -103,8 +98,7 @@ def test_killed_in_the_trial_s_read_at_the_question_and_at_the_act_a_method_is_w
     with daemon(tmp_path, **settings) as running:
         assert "first thing that the method" in question_of(running, "m1")
         shop.on_order = running.process.kill
-        done(running, "answer", "m1", "once")
-        running.ended()
+        last_asked(running, "answer", id="m1", text="once")
     with daemon(tmp_path, **settings) as running:
         assert "may have happened" in question_of(running, "m1")
         done(running, "answer", "m1", "happened")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import Peer, batos, daemon, done, provisioned, question_of, result_of
+from tests.support.daemon import Peer, batos, daemon, done, last_asked, provisioned, question_of, result_of
 from tests.support.http_world import serving
-from tests.support.tea_shop import TeaShop
+from tests.support.tea_shop import TeaShop, killed_at_its_order
 
 QUICK = {"crash_limit": 100, "tools.call_s": 4}  # what was cut off may go on for so long, which a restart waits for
 
@@ -47,12 +47,9 @@ def test_killed_at_the_question_the_adding_and_the_sending_each_happens_once(tmp
     with daemon(tmp_path, **settings) as running:
         assert question_of(running, "m1") == asked
         shop.on_document = running.process.kill
-        done(running, "answer", "m1", "yes")
-        running.ended()
+        last_asked(running, "answer", id="m1", text="yes")
     assert (shop.documents, shop.orders) == (1, [])
-    shop.on_order = lambda: running.process.kill()
-    with daemon(tmp_path, **settings) as running:
-        running.ended()
+    killed_at_its_order(tmp_path, shop, settings)
     assert shop.documents == 2, "the place is asked again, since nothing was added"
     with daemon(tmp_path, **settings) as running:
         assert "may have happened" in question_of(running, "m1")

@@ -9,7 +9,7 @@ from typing import Any
 
 from batos.testing import ScriptedOllama
 from batos.testing.script import user_text
-from tests.support.daemon import Peer, daemon, provisioned
+from tests.support.daemon import Peer, daemon, last_asked, provisioned
 
 SETTINGS = {"crash_limit": 100, "memory.remember": "off", "memory.curate": "off"}
 PARTS = range(4)
@@ -40,10 +40,9 @@ def test_the_parts_that_were_filled_before_a_kill_are_not_asked_for_again(tmp_pa
     with ScriptedOllama() as server:
         provisioned(server)
         server.say(model.answer, when="</description>")
-        with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
+        with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running:
             model.before_second = running.process.kill
-            peer.ask("send", id="d1", target="tools", selector="describe_", args=["http", TEXT])
-            running.ended()
+            last_asked(running, "send", id="d1", target="tools", selector="describe_", args=["http", TEXT])
         before = list(model.shown)
         with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
             end = peer.result("d1")

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -87,9 +88,11 @@ def shop() -> Iterator[Shop]:
 def attempt(folder: Path, shop: Shop, kind: str, point: str, *answers: str) -> tuple[int, str, str]:
     """Run one attempt; its exit status, its last line, and its errors. The world kills it, or it does so itself."""
     words = [sys.executable, "-m", "tests.support.effect_child", str(folder), str(shop.port), kind, point, *answers]
+    started: Future[subprocess.Popen[str]] = Future()
+    if point in ("sent", "world did it"):
+        shop.when[point] = lambda: started.result(100).kill()  # it may come to the point before its start is heard of here
     with forked.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        if point in ("sent", "world did it"):
-            shop.when[point] = child.kill
+        started.set_result(child)
         said, errors = child.communicate(timeout=100)
     return child.returncode, said.splitlines()[-1] if said else "", errors
 

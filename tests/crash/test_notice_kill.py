@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from tests.support.notices import World, opened, world
 def child(folder: Path, point: str, *, there: World | None = None) -> tuple[int, dict[str, Any]]:
     """Run a courier for the missions a and b; the world kills it where one is given, as soon as it hears anything."""
     words = [sys.executable, "-m", "tests.support.notice_child", str(folder), point, "a", "b"]
+    started: Future[subprocess.Popen[str]] = Future()
+    if there is not None:
+        there.when = lambda: started.result(END_S).kill()  # it may be heard before its start is heard of here
     with forked.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
-        if there is not None:
-            there.when = running.kill
+        started.set_result(running)
         said, errors = running.communicate(timeout=END_S)
     if there is not None:
         there.when = bool

@@ -18,6 +18,8 @@ from tests.support.stalled_child import BRIEF
 
 CHILD = str(Path(__file__).parents[1] / "support" / "stalled_child.py")
 LIMIT_S = 1
+STEADY_S, LENIENT_S = 3, 60
+"""Limits for daemons that are to go on: the loop of one that is well may have no turn for a second on a busy machine."""
 
 
 def watcher_of(pid: int) -> int:
@@ -57,7 +59,7 @@ def test_it_ends_with_its_own_code_tells_where_it_stood_and_goes_on(tmp_path: Pa
                 assert running.ended() == EXIT_STALLED
             assert where in told(running)
             assert watchers_of(running.process.pid) == []
-        with daemon(tmp_path, program=(CHILD, how), **settings) as running, Peer(running.endpoint) as peer:
+        with daemon(tmp_path, program=(CHILD, how), **{**settings, "loop_stall_s": LENIENT_S}) as running, Peer(running.endpoint) as peer:
             assert peer.result("m1")["state"] == "COMPLETE", "the attempt that stood was counted, and the next one went well"
             assert running.terminate() == 0
 
@@ -76,12 +78,12 @@ def test_it_is_watched_before_the_first_mission_begins(tmp_path: Path) -> None:
 def test_a_daemon_that_was_stopped_for_a_while_goes_on(tmp_path: Path) -> None:
     with (
         ScriptedOllama() as server,
-        daemon(tmp_path, ollama_host=provisioned(server).host, loop_stall_s=LIMIT_S) as running,
+        daemon(tmp_path, ollama_host=provisioned(server).host, loop_stall_s=STEADY_S) as running,
         Peer(running.endpoint) as peer,
     ):
         for _ in range(2):
             running.process.send_signal(signal.SIGSTOP)
-            time.sleep(1.5 * (LIMIT_S + HEAD_START_S))  # this is what is tried, and nothing is waited for
+            time.sleep(1.5 * (STEADY_S + HEAD_START_S))  # this is what is tried, and nothing is waited for
             running.process.send_signal(signal.SIGCONT)
             assert peer.ask("info")["type"] == "info"
         beside = watcher_of(running.process.pid)
@@ -102,7 +104,7 @@ def test_the_process_beside_it_ends_with_a_daemon_that_is_killed(tmp_path: Path)
 @pytest.mark.parametrize("how", ["busy", "in C"])
 def test_a_supervisor_starts_it_again_and_its_missions_go_on(tmp_path: Path, how: str) -> None:
     with ScriptedOllama() as server:
-        settings = {"ollama_host": provisioned(server).host, "loop_stall_s": LIMIT_S}
+        settings = {"ollama_host": provisioned(server).host, "loop_stall_s": STEADY_S}
         with daemon(tmp_path, program=(CHILD, "--supervised", how), **settings) as running:
             with Peer(running.endpoint) as peer:
                 peer.send("submit", id="m1", brief=f"{BRIEF} 1")

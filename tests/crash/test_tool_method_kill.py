@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
-from tests.support.daemon import Peer, daemon, done, provisioned, question_of, result_of
+from tests.support.daemon import Peer, daemon, done, last_asked, provisioned, question_of, result_of
 from tests.support.http_world import QuietHandler, serving
 
 METHOD = (
@@ -85,8 +85,7 @@ def test_killed_while_it_asks_and_while_the_world_acts_it_acts_once(tmp_path: Pa
     assert board.notes == [], "neither the trial nor the question wrote anything"
     with daemon(tmp_path, **settings) as running:
         board.when_one_comes = running.process.kill
-        done(running, "answer", "m1", "once")
-        running.ended()
+        last_asked(running, "answer", id="m1", text="once")
     assert len(board.notes) == 1
     with daemon(tmp_path, **settings) as running:
         assert "board.post" in (asked := question_of(running, "m1"))
@@ -107,9 +106,7 @@ def test_what_takes_a_key_is_sent_again_without_a_question(tmp_path: Path, write
         done(running, "tools", "add", "board", "--http", board.origin, "--private", "--key-header", "Idempotency-Key")
         done(running, "allow", "board.*", "--leaks")
         board.when_one_comes = running.process.kill
-        with Peer(running.endpoint) as peer:
-            assert peer.ask("send", id="m1", target="brick", selector="note_", args=["tea"], write=True, tools=True)["type"] == "accepted"
-        running.ended()
+        last_asked(running, "send", id="m1", target="brick", selector="note_", args=["tea"], write=True, tools=True)
     with daemon(tmp_path, **settings) as running:
         ended = result_of(running, "m1")
         assert (ended["state"], ended["result"]["value"]) == ("COMPLETE", [0, 201])

@@ -11,9 +11,9 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from batos.testing.script import user_text
-from tests.support.daemon import Daemon, Peer, daemon, done, provisioned, question_of, result_of
+from tests.support.daemon import Daemon, Peer, daemon, done, last_asked, provisioned, question_of, result_of
 from tests.support.http_world import serving
-from tests.support.tea_shop import TeaShop
+from tests.support.tea_shop import TeaShop, killed_at_its_order
 
 SPEAKER = "speaker:8b"
 SETTINGS = {"inference.model": SPEAKER, "crash_limit": 100, "tools.call_s": 4, "memory.remember": "off", "memory.curate": "off"}
@@ -70,16 +70,15 @@ def connect(running: Daemon, shop: TeaShop) -> None:
     done(running, "allow", "shop.*", "--leaks")
 
 
-def begin(running: Daemon) -> None:
-    with Peer(running.endpoint) as peer:
-        assert peer.ask("submit", id="m1", brief=BRIEF, persona="robin", depth="direct")["type"] == "accepted"
+MISSION: dict[str, Any] = {"id": "m1", "brief": BRIEF, "persona": "robin", "depth": "direct"}
 
 
 def test_what_the_place_says_chooses_no_call(tmp_path: Path, server: ScriptedOllama, model: Obedient, shop: TeaShop) -> None:
     shop.teas = [{"sku": ATTACK, "price": 4, "name": ATTACK}, {"sku": "sencha", "price": 9.5}]
     with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running:
         connect(running, shop)
-        begin(running)
+        with Peer(running.endpoint) as peer:
+            assert peer.ask("submit", **MISSION)["type"] == "accepted"
         ended = result_of(running, "m1")
         assert (ended["state"], ended["result"]["program"]) == ("COMPLETE", PLAN), ended
         assert running.terminate() == 0
@@ -94,11 +93,8 @@ def test_killed_at_its_act_a_plan_is_not_written_again_and_acts_once(
     with daemon(tmp_path, **settings) as running:
         connect(running, shop)
         shop.on_list = running.process.kill
-        begin(running)
-        running.ended()
-    shop.on_order = lambda: running.process.kill()
-    with daemon(tmp_path, **settings) as running:
-        running.ended()
+        last_asked(running, "submit", **MISSION)
+    killed_at_its_order(tmp_path, shop, settings)
     assert shop.orders == [{"sku": "assam"}]
     with daemon(tmp_path, **settings) as running:
         assert "may have happened" in question_of(running, "m1")

@@ -14,7 +14,7 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from batos.testing.script import user_text
-from tests.support.daemon import Daemon, Peer, batos, daemon, provisioned, until
+from tests.support.daemon import Daemon, Peer, batos, daemon, last_asked, provisioned, until
 from tests.support.http_world import QuietHandler, serving
 
 SPEAKER = "speaker:8b"
@@ -93,8 +93,7 @@ def killed_between_rounds(folder: Path, server: ScriptedOllama, model: NoteModel
         peer.ask("tool_add", name="board", kind="http", place=board.origin, options={"private": True})
         peer.ask("tool_grant", verdict="allow", pattern="*", leaks=True)
         model.before_second = running.process.kill
-        peer.ask("submit", id="m1", brief="Write tea, milk and bread on the board.", persona="robin", depth="direct")
-        running.ended()
+        last_asked(running, "submit", id="m1", brief="Write tea, milk and bread on the board.", persona="robin", depth="direct")
     assert board.notes == ["tea"]
 
 
@@ -142,13 +141,12 @@ def test_a_mission_that_begins_before_anything_is_known_of_its_model_makes_all_i
 def test_a_mission_that_waits_for_a_call_that_was_cut_off_says_so_and_until_when(
     tmp_path: Path, server: ScriptedOllama, model: NoteModel, board: Board
 ) -> None:
-    settings = {"ollama_host": server.host, **SETTINGS, "tools.call_s": 15}  # longer than a start takes
+    settings = {"ollama_host": server.host, **SETTINGS, "tools.call_s": 30}  # longer than a start takes, and a verb, on a busy machine
     with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
         peer.ask("tool_add", name="board", kind="http", place=board.origin, options={"private": True})
         peer.ask("tool_grant", verdict="allow", pattern="*", leaks=True)
         board.when_one_comes = running.process.kill
-        peer.ask("submit", id="m1", brief="Write tea, milk and bread on the board.", persona="robin", depth="direct")
-        running.ended()
+        last_asked(running, "submit", id="m1", brief="Write tea, milk and bread on the board.", persona="robin", depth="direct")
     with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
         until(lambda: peer.ask("status", id="m1").get("progress") or peer.ask("status", id="m1").get("question"))
         told = peer.ask("status", id="m1")["progress"]

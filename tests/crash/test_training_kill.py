@@ -113,6 +113,13 @@ def test_killed_between_any_two_steps_of_a_training(home_of: Path, tmp_path: Pat
     assert again.noise == []
 
 
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:  # it is gone, perhaps since the file was opened
+        return False
+
+
 def test_a_child_that_trains_ends_with_its_daemon(home_of: Path, tmp_path: Path, server: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, server.worse = begun(home_of, tmp_path, server), False
     monkeypatch.setenv("TRAINER", "stays")
@@ -125,7 +132,7 @@ def test_a_child_that_trains_ends_with_its_daemon(home_of: Path, tmp_path: Path,
         time.sleep(0.02)
     running.kill()
     pid = int(file.read_text())
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+    while alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert on_disk(folder, standing) == (changes.PROPOSED, OLD)

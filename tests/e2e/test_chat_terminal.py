@@ -20,6 +20,7 @@ import pytest
 
 from batos.testing import ScriptedOllama
 from tests.support.daemon import A_CYCLE, END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -121,13 +122,14 @@ def accepted(peer: Peer) -> list[str]:
 
 def test_a_chat_goes_on_when_the_daemon_was_killed_in_the_middle_of_an_answer(tmp_path: Path, server: ScriptedOllama) -> None:
     server.fail("stall", when=WRITES)
-    with daemon(tmp_path, ollama_host=server.host) as killed, chat(tmp_path, killed) as terminal:
+    listen = f"tcp://127.0.0.1:{free_port()}"  # nobody else takes it between the two daemons
+    with daemon(tmp_path, listen=listen, ollama_host=server.host) as killed, chat(tmp_path, killed) as terminal:
         terminal.prompted(1)
         terminal.type("I feel stuck\r")
         terminal.until("Rest is part")
         killed.kill()
         terminal.until("no daemon answers")
-        with daemon(tmp_path, listen=killed.endpoint, ollama_host=server.host) as running, Peer(running.endpoint) as peer:
+        with daemon(tmp_path, listen=listen, ollama_host=server.host) as running, Peer(running.endpoint) as peer:
             seen = terminal.until(ANSWER)
             assert "begins again" in seen
             assert "replayed" in terminal.until("model time")

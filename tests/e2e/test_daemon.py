@@ -232,7 +232,7 @@ def test_missions_wait_while_ollama_is_away(tmp_path: Path, scripted: ScriptedOl
         scripted.stop()
         peer.ask("submit", id="waits", brief=FEELING)
         running.logged("ollama does not answer; what needs it waits", host=scripted.host)
-        peer.ask("submit", id="hurries", brief=FEELING, deadline_s=2)
+        peer.ask("submit", id="hurries", brief=FEELING, deadline_s=6)
         error = peer.result("hurries")["error"]
         assert (error["code"], error["context"]["cause"]) == ("deadline", "unreachable")
         assert f"no Ollama answers: {scripted.host}" in error["message"]

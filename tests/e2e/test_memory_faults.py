@@ -12,6 +12,8 @@ from tests.support.daemon import Daemon, Peer, daemon, provisioned, until
 from tests.support.documents import DATA, pdf
 
 GB = 1 << 30
+A_PART = 256 * 1024
+"""Bytes: less than the long file needs in the image."""
 
 
 def peak_bytes(running: Daemon) -> int:
@@ -73,13 +75,14 @@ def test_a_disk_that_fills_up_while_a_file_is_read(tmp_path: Path) -> None:
     with ScriptedOllama() as server:
         options = {"ollama_host": provisioned(server).host, "ingest_batch_bytes": 2048, "ingest_retry_s": 0.1}
         with daemon(tmp_path / "data", **options) as running, Peer(running.endpoint) as peer, Peer(running.endpoint) as other:
-            peer.send("ingest", paths=[str(tmp_path / "long.md")], watch=True, ref="i")
-            while peer.reply().get("state") != "reading":
-                pass
             size, room = (tmp_path / "data" / "live_image.fs").stat().st_size, resource.RLIM_INFINITY
-            resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (size, room))
+            resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (size + A_PART, room))
+            peer.send("ingest", paths=[str(tmp_path / "long.md")], watch=True, ref="i")
+            states = []
             while (reply := peer.reply()).get("state") != "waiting":
-                pass
+                assert "added" not in reply, "the whole file needs more than there is room for"
+                states.append(reply.get("state"))
+            assert "reading" in states, "some of it was read before"
             assert "cannot write" in reply["message"] or "full" in reply["message"]
             assert other.ask("memory")["trouble"] == reply["message"]
             assert other.ask("search", question="What does part 1 say?")["hits"]

@@ -7,7 +7,6 @@ import ctypes
 import json
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -26,6 +25,7 @@ from batos.config import Settings, load
 from batos.errors import InferenceFailed, ProvisioningFailed
 from tests.support import ollama_fixture
 from tests.support.daemon import Peer, daemon
+from tests.support.programs import cpu_ticks
 
 NOBODY = "127.0.0.1:1"  # no Ollama of the machine's is used: the tests start their own
 ROOM = 8 * 1024 * 1024  # bytes; the embedded models need a hundred times that
@@ -35,16 +35,8 @@ COUNT = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 
 
 @pytest.fixture
 def models(tmp_path: Path, ollama_host: str) -> Path:
-    """A data folder whose Ollama has the embedded models already: hard links, where the file system has them."""
-    there = ollama_fixture.FOLDER / "models"
-
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:  # another file system
-            shutil.copy2(source, target)
-
-    shutil.copytree(there, tmp_path / "ollama" / "models", copy_function=link)
+    """A data folder whose Ollama has the embedded models already."""
+    ollama_fixture.copy_models(tmp_path / "ollama" / "models")
     return tmp_path
 
 
@@ -72,14 +64,10 @@ def ask(user: str, num_predict: int, **more: object) -> ChatRequest:
     return ChatRequest("robin:embedded", "", user, options=options, **more)  # type: ignore[arg-type]
 
 
-def cpu_ticks(service: OllamaService) -> int:
+def used_by(service: OllamaService) -> int:
     """What the server and its runners have used of the processor, in clock ticks."""
     assert service.pid is not None
-    total = 0
-    for pid in ProcessNote.of(service.pid).members():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total
+    return cpu_ticks(ProcessNote.of(service.pid).members())
 
 
 async def test_cancelling_stops_the_generation_on_the_server(service: OllamaService, inference: OllamaInference) -> None:
@@ -96,8 +84,8 @@ async def test_cancelling_stops_the_generation_on_the_server(service: OllamaServ
     chat = asyncio.create_task(inference.chat(ask("Count.", 1900, schema=COUNT), deadline_s=100, on_text=hear))
     async with asyncio.timeout(90):
         await begun.wait()
-        used = cpu_ticks(service)
-        while cpu_ticks(service) <= used + 10:  # it works: not only the answer is under way
+        used = used_by(service)
+        while used_by(service) <= used + 10:  # it works: not only the answer is under way
             await asyncio.sleep(0.05)
     assert not chat.done()
     chat.cancel()
@@ -109,9 +97,9 @@ async def test_cancelling_stops_the_generation_on_the_server(service: OllamaServ
     async with asyncio.timeout(90):
         idle = 0
         while idle < 5:  # a quarter of a second without a tick
-            used = cpu_ticks(service)
+            used = used_by(service)
             await asyncio.sleep(0.05)
-            idle = idle + 1 if cpu_ticks(service) == used else 0
+            idle = idle + 1 if used_by(service) == used else 0
     print(f"the next answer came {took:.2f} s after the cancellation")
 
 

@@ -123,8 +123,7 @@ def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str, de
         db.close()
     ((text, kept),) = kept_texts
     with daemon(tmp_path, **given) as running, Peer(running.endpoint) as peer:
-        peer.send("result", id=id, wait_s=60)
-        end = peer.reply()
+        end = peer.result(id)
         assert end["state"] == "COMPLETE", end
         assert end["result"]["text"].startswith(text.strip())
         assert (

@@ -58,6 +58,21 @@ class Browser:
         """Click the first element, of a page that may replace it meanwhile."""
         self.until(lambda: (self.find(css).click(),), f"{css} can be clicked")
 
+    def click_words(self, words: str, css: str) -> None:
+        """Click the first element that says these words, of a page that may replace it meanwhile."""
+
+        def clicked() -> bool | None:
+            said = next((one for one in self.all(css) if one.text == words), None)
+            if said is not None:
+                said.click()
+            return said is not None or None
+
+        self.until(clicked, f"{css} says {words!r} and can be clicked")
+
+    def type(self, css: str, *keys: str) -> None:
+        """Type into the first element, of a page that may replace it meanwhile."""
+        self.until(lambda: (self.find(css).send_keys(*keys),), f"{css} can be typed into")
+
     def all(self, css: str) -> list[WebElement]:
         """Those that are there now."""
         return self.driver.find_elements(By.CSS_SELECTOR, css)

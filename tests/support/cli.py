@@ -62,7 +62,7 @@ def daemon(script: Script) -> Iterator[Daemon]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     with capture_logs():
         thread.start()
-        assert started.wait(10)
+        assert started.wait(60)
     try:
         with capture_logs():  # the listener's; a process of its own would write them elsewhere
             yield scripted

@@ -272,6 +272,13 @@ def done(running: Daemon, *words: str) -> Any:
     return said
 
 
+def last_asked(running: Daemon, op: str, **fields: Any) -> None:
+    """Ask a daemon for what has it killed, and wait for its end. Whether a reply leaves before the kill is chance."""
+    with Peer(running.endpoint) as peer:
+        peer.send(op, **fields)
+        running.ended()
+
+
 def question_of(running: Daemon, id: str) -> str:
     """The question at which a mission waits."""
     with Peer(running.endpoint) as peer:

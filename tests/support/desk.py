@@ -40,6 +40,7 @@ class Place:
     """A place with a clock and notes; `fail` is raised by its next call, `asks` is asked once, `more` are further tools."""
 
     more: Sequence[ToolDefinition] = ()
+    seconds = 5.0
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any], str]] = []
@@ -69,7 +70,7 @@ class Place:
             now = {"time": "17:45", "zone": "JST" + self.long}
             return now if tool is CLOCK or tool.name == "current_time" else {"written": arguments["path"]}
 
-        return ToolCall(connection="desk", tool=tool, arguments=arguments, send=send, seconds=5, target="desk")
+        return ToolCall(connection="desk", tool=tool, arguments=arguments, send=send, seconds=self.seconds, target="desk")
 
     async def close(self) -> None:
         pass

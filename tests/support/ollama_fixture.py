@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "test-ollama"
 LAUNCHER = ROOT / "batos" / "bridge" / "launcher.py"
 START_S = 120
+ANSWER_S = 60  # for which one that is there may be too busy to answer; where nobody listens, that is told at once
 
 
 @contextmanager
@@ -66,15 +66,13 @@ def other_ollama(folder: Path) -> Iterator[str]:
     models = folder / "models"
     models.mkdir(parents=True)
     (models / "blobs").symlink_to(FOLDER / "models" / "blobs")
-    shutil.copytree(FOLDER / "models" / "manifests", models / "manifests")
-    for manifest in (one for one in models.rglob("manifests/**/*") if one.is_file()):
-        told = json.loads(manifest.read_text())
+    for manifest in _manifests():
+        told = json.loads((FOLDER / "models" / manifest).read_text())
         for layer in told["layers"]:
             layer["from"] = f"/elsewhere/{layer.get('from', '')}"
-        manifest.write_text(json.dumps(told))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{probe.getsockname()[1]}"
+        (models / manifest).parent.mkdir(parents=True)
+        (models / manifest).write_text(json.dumps(told))
+    host = _free_host()
     given = {"OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), "HOME": str(folder), "OLLAMA_NOPRUNE": "1"}
     with (folder / "ollama.log").open("wb") as out:
         server = subprocess.Popen([binary(), "serve"], env={**os.environ, **given}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
@@ -89,10 +87,41 @@ def other_ollama(folder: Path) -> Iterator[str]:
         server.wait()
 
 
+def copy_models(target: Path) -> None:
+    """Have the embedded models in another folder of models, too: by hard links, where the file systems are one.
+
+    Nothing but the files of these models is looked at: other tests make and delete models in the shared folder meanwhile.
+    """
+    for manifest in _manifests():
+        told = json.loads((FOLDER / "models" / manifest).read_text())
+        digests = [layer["digest"] for layer in (told["config"], *told["layers"])]
+        for file in (manifest, *(Path("blobs") / digest.replace(":", "-") for digest in digests)):
+            source, copy = FOLDER / "models" / file, target / file
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if not copy.exists():
+                try:
+                    os.link(source, copy)
+                except OSError:  # another file system
+                    shutil.copy2(source, copy)
+
+
+def _manifests() -> list[Path]:
+    """The manifests of the embedded models, in a folder of models."""
+    from batos.testing.ollama import EMBEDDED
+
+    return [Path("manifests", "registry.ollama.ai", "library", *name.split(":")) for name in EMBEDDED]
+
+
+def _free_host() -> str:
+    from tests.support.servers import free_port
+
+    return f"127.0.0.1:{free_port()}"
+
+
 def _answers(host: str) -> bool:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{host}/api/version", timeout=5) as reply:
+        with opener.open(f"http://{host}/api/version", timeout=ANSWER_S) as reply:
             return "version" in json.load(reply)
     except (OSError, ValueError):
         return False
@@ -100,7 +129,7 @@ def _answers(host: str) -> bool:
 
 def _start(folder: Path) -> str:
     with (folder / "guard.log").open("ab") as out:
-        command = [sys.executable, __file__, str(folder), str(binary())]
+        command = [sys.executable, __file__, str(folder), str(binary()), _free_host()]
         guard = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     deadline = time.monotonic() + START_S
     while (host := _running(folder)) is None:
@@ -125,11 +154,8 @@ async def _provision(host: str, folder: Path) -> None:
     assert not failed, failed
 
 
-def _guard(folder: Path, program: str) -> None:
+def _guard(folder: Path, program: str, host: str) -> None:
     """Run the server until nobody uses it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{probe.getsockname()[1]}"
     settings = [f"OLLAMA_HOST={host}", f"OLLAMA_MODELS={folder / 'models'}", f"HOME={folder}", "OLLAMA_NUM_PARALLEL=2"]
     with (folder / "ollama.log").open("wb") as out:
         command = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *settings, "--", program, "serve"]
@@ -154,4 +180,4 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    _guard(Path(sys.argv[1]), sys.argv[2])
+    _guard(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -14,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +52,7 @@ class Registry:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         while True:
             assert self._process.poll() is None, self._log.read_text()
-            with contextlib.suppress(urllib.error.URLError), opener.open(f"http://127.0.0.1:{self.port}/v2/", timeout=5):
+            with contextlib.suppress(OSError), opener.open(f"http://127.0.0.1:{self.port}/v2/", timeout=5):
                 return
             assert time.monotonic() < deadline, f"no answer from the registry: {self._log.read_text()}"
             time.sleep(0.02)

@@ -263,6 +263,8 @@ _SYSTEMD, _CONTAINER, _README = "tests/e2e/test_systemd.py", "tests/e2e/test_con
 _CLIENTS, _TRAINING, _RUN = "tests/contract/test_page_clients.py", "tests/e2e/test_training.py", "tests/e2e/test_make_run.py"
 RUN_BY: dict[tuple[str, str], str] = {
     ("README.md", "make run"): _RUN,
+    ("README.md", ".venv/bin/batos tools add time"): _RUN,
+    ("README.md", '.venv/bin/batos send "What time is it'): _RUN,
     ("README.md", "open-webui serve"): _CLIENTS,
     ("docs/doors.md", "claude mcp add --transport http batos "): _CLIENTS,
     ("docs/doors.md", "claude mcp add batos -- batos mcp"): _CLIENTS,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Callable
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+from tests.support.daemon import Daemon
 from tests.support.http_world import QuietHandler
 
 
@@ -63,3 +67,17 @@ class TeaShop:
             "openapi": "3.1.0", "info": {"title": "tea", "version": "1"}, "servers": [{"url": self.origin}],
             "paths": {"/teas": {"get": listed}, "/orders": {"post": ordered}},
         }  # fmt: skip
+
+
+def killed_at_its_order(folder: Path, shop: TeaShop, settings: dict[str, Any]) -> None:
+    """Start a daemon whose mission goes on by itself, and kill it at the mission's order, however soon that comes."""
+    started, running = threading.Event(), list[Daemon]()
+
+    def kill() -> None:
+        assert started.wait(60)
+        running[0].process.kill()
+
+    shop.on_order = kill
+    running.append(Daemon(folder, **settings))
+    started.set()
+    assert running[0].ended() == -signal.SIGKILL, running[0].noise

@@ -141,7 +141,7 @@ async def _create(host: str, folder: Path, names: dict[str, str]) -> None:
     async with connect(host) as client:
         for kind, name in names.items():
             file = folder / f"{kind}.gguf"
-            write(file, KINDS[kind].architecture, SAID[kind], sees=KINDS[kind].sees)
+            write(file, KINDS[kind].architecture, SAID[kind], sees=KINDS[kind].sees, name=name)
             await upload_blob(client, file, digest=blob_digest(file))
             said = {key: value for key in ("template", "renderer", "parser", "parameters") if (value := getattr(KINDS[kind], key))}
             body = {"model": name, "files": {file.name: blob_digest(file)}, "stream": False, **said}
@@ -155,10 +155,12 @@ async def _remove(host: str, run: str) -> None:
                 await client.delete(listed.model or "")
 
 
-def write(path: Path, architecture: str, script: Sequence[str], *, sees: bool = False) -> None:
+def write(path: Path, architecture: str, script: Sequence[str], *, sees: bool = False, name: str = "") -> None:
     """Write the weights of a model that says `script`, a token each piece: `["<think>", "hm", "</think>", "Hello", " there"]`.
 
     :param sees: whether it sees, and says `BRIGHT` or `DARK` before it.
+    :param name: is in the file, which so is no other test's: Ollama deletes a file with the last model that has it, and another one may
+        have been told just before that it need not be sent.
     """
     import gguf
     import numpy as np
@@ -191,6 +193,7 @@ def write(path: Path, architecture: str, script: Sequence[str], *, sees: bool = 
         output[chain[0], 0], output[chain[0], _AFTER] = 1, 30
     writer = gguf.GGUFWriter(path, architecture)
     _describe(writer, architecture, values)
+    writer.add_name(name)
     writer.add_tensor("token_embd.weight", embedding.astype(np.float16))
     writer.add_tensor("output.weight", output.astype(np.float16))
     writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))

@@ -67,7 +67,7 @@ async def raw(kind: int, endpoint: str, **options: Any) -> AsyncIterator[zmq.asy
         context.term()
 
 
-async def receive(socket: zmq.asyncio.Socket, within_s: float = 10) -> dict[str, Any]:
+async def receive(socket: zmq.asyncio.Socket, within_s: float = 60) -> dict[str, Any]:
     """The next reply to a DEALER or REQ."""
     async with asyncio.timeout(within_s):
         (payload,) = await socket.recv_multipart()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from batos.testing import ScriptedOllama
+from batos.testing import ollama as double
 from batos.testing.script import default_answer, embedding
 
 
@@ -149,3 +152,56 @@ NODE = {"type": "object", "properties": {"name": {"type": "string"}, "children":
 )  # fmt: skip
 def test_a_schema_that_refers_to_itself_has_an_end(schema: dict[str, Any], value: Any) -> None:
     assert json.loads(default_answer({"messages": [], "format": schema})) == value
+
+
+def test_a_connection_whose_thread_has_not_begun_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, real, closing = threading.Event(), double._Server.process_request_thread, double._Server.server_close
+
+    def late(self: Any, *args: Any) -> None:
+        accepted.set()
+        assert begin.wait(60)
+        real(self, *args)
+
+    def close(self: Any) -> None:
+        begin.set()  # all that is known of has been ended
+        closing(self)
+
+    accepted = threading.Event()
+    monkeypatch.setattr(double._Server, "process_request_thread", late)
+    monkeypatch.setattr(double._Server, "server_close", close)
+    with ScriptedOllama() as server, socket.create_connection(server.host.split(":")):
+        assert accepted.wait(60)
+        stopping = threading.Thread(target=server.stop, daemon=True)
+        stopping.start()
+        stopping.join(60)
+        assert not stopping.is_alive(), "it waits for a client that says nothing"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no second socket may be bound to the port")
+def test_nobody_is_given_the_port_of_a_server_that_is_stopped() -> None:
+    with ScriptedOllama() as server:
+        place = ("127.0.0.1", int(server.host.rpartition(":")[2]))
+        server.stop()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(place)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place)
+        server.start()
+        socket.create_connection(place).close()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(place)
+        other.listen()
+
+
+def test_models_come_and_go_while_they_are_listed_and_used(scripted: ScriptedOllama) -> None:
+    class Growing(dict[str, int]):
+        def get(self, name: str, default: Any = None) -> Any:
+            scripted.models[f"{len(scripted.models)}:new"] = scripted.models["robin:embedded"]
+            return super().get(name, default)
+
+    scripted.runners.sizes = Growing()
+    before = set(scripted.models)
+    assert {one["name"] for one in ask(scripted, "/api/tags")["models"]} == before
+    scripted.say(lambda request: str(scripted.models.pop("robin:embedded", None) is not None))
+    assert chat(scripted, "Are you there?") == "True"

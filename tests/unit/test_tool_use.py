@@ -308,6 +308,36 @@ async def test_a_grant_with_uses_asks_when_they_are_over(tmp_path: Path) -> None
     assert len(place.calls) == 1
 
 
+async def test_a_grant_that_expires_in_the_middle_of_a_mission_is_asked_about_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    place = Place()
+    more = ("desk_pay", '{"euros": 20}')
+    async with till(tmp_path, place, [PAID], [more]) as kernel:
+        await allow(kernel, "desk.pay")
+        place.gate.clear()
+        heard = await submit(kernel, "m1", "Pay both bills")
+        await asyncio.wait_for(place.entered.wait(), WAIT_S)
+        (held,) = kernel.image.read(grants.all_grants, 0.0)
+        await kernel.image.system(grants.remove, held.grant.id)
+        await allow(kernel, "desk.pay", until=1.0)
+        place.gate.set()
+        assert "20" in await asked(kernel, "m1")
+        assert [one for _, one, _ in place.calls] == [{"euros": 10}]
+        await kernel.scheduler.answer("m1", "once", may_grant=True)
+        await heard.end()
+    assert [one for _, one, _ in place.calls] == [{"euros": 10}, {"euros": 20}]
+
+
+async def test_a_question_that_nobody_answers_ends_with_the_missions_time_and_nothing_is_done(tmp_path: Path) -> None:
+    place = Place()
+    async with desk(tmp_path, place) as kernel:
+        heard = await submit(kernel, "m1", BRIEF, deadline_s=1)
+        told = await heard.end()
+        assert told["state"] == "FAILED"
+        assert told["error"]["code"] == "deadline"
+        assert (await (await submit(kernel, "m2", "Tell me the current time in the city Tokyo")).end())["state"] == "COMPLETE"
+    assert names(place) == ["current_time"]
+
+
 async def test_a_failure_is_told_and_the_world_is_not_tried_for_ever(tmp_path: Path) -> None:
     place = Place()
     place.fail = ToolFailed("the disk is full")

@@ -76,11 +76,18 @@ function followRows(list) {
   }, ["rows"]);
 }
 
-/* Put the parts of a page in the place of those that are here, but for one that somebody is writing in. */
+let looks = 0; // that were begun
+let shown = 0; // number of the look that the page shows
+
+/* Put the parts of a page in the place of those that are here, but for one that somebody is writing in. A look that a later one has
+   overtaken shows nothing: it is older, and no event would come to mend that. */
 async function refresh(address) {
+  const look = ++looks;
   const answer = await fetch(address, { headers: { Accept: "text/html" } });
   if (answer.status === 401) { location.reload(); return; }
   const page = parsed(await answer.text());
+  if (look < shown) return;
+  shown = look;
   const fresh = page.querySelectorAll("[data-part]");
   if (!fresh.length) main.replaceChildren(...page.getElementById("main").childNodes);
   for (const part of fresh) {
