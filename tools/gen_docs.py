@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -84,8 +86,6 @@ def rules() -> str:
 
 def clients() -> str:
     """One section a method of `Client`: how it is called, and its docstring."""
-    import inspect
-
     from batos.wire import Client
     from batos.wire.client import Operating
     from batos.wire.compare_client import Comparing
@@ -100,10 +100,10 @@ def clients() -> str:
     for name, method in {name: method for kind in kinds for name, method in vars(kind).items()}.items():
         if name.startswith("_"):
             continue
-        signature = str(inspect.signature(method)).replace("(self, ", "(").replace("(self)", "()").replace("'", "")
+        signature = _signature(inspect.signature(method))
         kind = "async for event in " if inspect.isasyncgenfunction(method) else "await "
         text = inspect.cleandoc(method.__doc__ or "")
-        text = re.sub(r"^(:param|:raises) (\w+):((?:.|\n +)*)", _item, text, flags=re.MULTILINE)
+        text = re.sub(r"^:(param|raises|returns)(?: (\w+))?:((?:.|\n +)*)", _item, text, flags=re.MULTILINE)
         parts.append(f"### {name}\n\n```python\n{kind}batos.{name}{signature}\n```\n\n{text}")
     return "\n\n".join(parts)
 
@@ -165,8 +165,6 @@ def console() -> str:
 
 
 def _paths(rows: list[tuple[str, str, str, Any]]) -> str:
-    import inspect
-
     lines = ["| method | path | role | what it does |", "|---|---|---|---|"]
     for method, path, role, handler in rows:
         says = inspect.getdoc(handler)
@@ -177,7 +175,25 @@ def _paths(rows: list[tuple[str, str, str, Any]]) -> str:
 
 
 def _item(match: re.Match[str]) -> str:
-    return f"* {'raises ' * (match[1] == ':raises')}`{match[2]}`: {_flat(match[3])}"
+    name = {"param": f"`{match[2]}`", "raises": f"raises `{match[2]}`", "returns": "returns"}[match[1]]
+    return f"* {name}: {_flat(match[3])}"
+
+
+def _signature(signature: inspect.Signature) -> str:
+    """As it stands in the source, without `self`: annotations without quotes around them, texts in double quotes."""
+
+    class Plain(str):
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            return str(self)
+
+    def plain(parameter: inspect.Parameter) -> inspect.Parameter:
+        default = Plain(json.dumps(parameter.default)) if isinstance(parameter.default, str) else parameter.default
+        return parameter.replace(annotation=Plain(parameter.annotation.replace("'", '"')), default=default)
+
+    own = [plain(parameter) for name, parameter in signature.parameters.items() if name != "self"]
+    return str(signature.replace(parameters=own, return_annotation=Plain(signature.return_annotation.replace("'", '"'))))
 
 
 def _shown(source: str) -> str:

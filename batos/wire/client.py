@@ -189,10 +189,10 @@ class Client(Operating):
         :param depth: depth of thought: `direct`, `facets` or `council`; default `auto`: by the brief and the model.
         :param flavour: amount of the persona's own flavour in the answer: `full`, `light`, `off`, `auto`.
         :param needs: capabilities that the model must have: `vision`, `tools`, `thinking`, `context:32k`; `auto`: those in the plan.
-        :param images: images of the brief (PNG, JPEG, WebP): files, their bytes, or results of `upload`.
+        :param images: pictures for the brief (PNG, JPEG, WebP): files, their bytes, or results of `upload`.
         :param may_ask: True if the mission may ask its user a question (event `needs_input`); it then waits for `answer`.
         :param instructions: how to answer. Each mission of a conversation has them.
-        :raises Unreadable: if an image file cannot be read.
+        :raises Unreadable: if a picture cannot be read.
         :raises BatosError: if the daemon refuses the mission (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came. The daemon may have accepted the mission; submit it again with the same id.
         """
@@ -211,13 +211,13 @@ class Client(Operating):
         raise AssertionError("the second time returns or raises")
 
     async def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
-        """Upload an image to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
+        """Upload a picture to the daemon, for later missions. It is durable on return, kept for `UploadLimits.hours` without a mission.
 
         :param image: a file, or its bytes.
         :param name: name to show; default: that of the file.
         :returns: `digest` and `name`, which `submit` accepts, and `type`, `bytes`, `width`, `height`.
         :raises Unreadable: if the file cannot be read.
-        :raises InvalidInput: if it is not an image that models accept.
+        :raises InvalidInput: if it is not a picture that models accept.
         :raises MessageTooLarge: if it has more bytes or pixels than the daemon accepts.
         """
         data, called = await asyncio.to_thread(image_bytes, image)
@@ -345,8 +345,8 @@ class Client(Operating):
     async def watch(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the events of the mission as they happen: first its present state, last its result.
 
-        A watch survives a restart of the daemon that takes less than the timeout. Events may be missing then, and
-        after `"dropped": N`; the result is never missing.
+        A watch survives a restart of the daemon that takes less than the timeout; events of that time may be missing. If a reader is
+        slow, events are left out, and the next one says how many: `"dropped": N`. The result is never left out.
 
         :raises UnknownMission: if no mission has that id.
         :raises DaemonUnavailable: if the daemon does not answer any more.

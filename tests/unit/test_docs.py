@@ -47,6 +47,14 @@ def test_generated_tables_are_current(name: str) -> None:
     assert text == fresh, f"{path.name} is stale: run `make docs`"
 
 
+def test_the_page_of_the_clients_shows_defaults_literals_and_what_returns() -> None:
+    text = generator().clients()
+    assert ', instructions: str = "") -> Accepted' in text
+    assert 'verdict: Literal["left", "right", "tie"])' in text
+    assert "\n* returns: `digest` and `name`" in text
+    assert re.findall(r"= [,)]|\"Literal\[|^:\w+", text, re.MULTILINE) == []
+
+
 def test_the_synchronous_client_is_current() -> None:
     tool = generator("gen_sync")
     assert tool.TARGET.read_text("utf-8") == tool.generated(), "batos/wire/sync_client.py is stale: run `make docs`"
