@@ -40,9 +40,13 @@ def servers() -> Iterator[tuple[ScriptedOllama, ScriptedOllama]]:
 
 @contextlib.asynccontextmanager
 async def two(folder: Path, images: Zeo, servers: tuple[ScriptedOllama, ScriptedOllama]) -> AsyncIterator[tuple[Kernel, Kernel]]:
+    """Two kernels of one image, which holds each model's name to what the first one has."""
     uri = images.image()
-    async with member(folder / "a", uri, servers[0], "a") as first, member(folder / "b", uri, servers[1], "b") as second:
-        yield first, second
+    async with member(folder / "a", uri, servers[0], "a") as first:
+        await first.models_settled()
+        await first.fitness.look()
+        async with member(folder / "b", uri, servers[1], "b") as second:
+            yield first, second
 
 
 def unfit(kernel: Kernel, name: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from batos.cluster.turn import SessionTurn
 from batos.errors import ConfigError, ImageFailed, ImageLocked, KernelRefused
 from batos.image import kernels, server
 from batos.image.living_image import LivingImage
+from batos.objects import Root
 from tests.support.kernels import TERMS, kernel, until
 from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
@@ -240,8 +241,12 @@ _IN_TURN = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE '%turn' A
 async def test_a_kernel_that_wakes_beside_another_version_gives_up(postgres: Postgres) -> None:  # noqa: F811
     uri, failed = postgres.image(), []
     async with kernel(uri, "a", on_failed=failed.append) as (one, first):
-        await one.system(kernels.declare_gone, first.name, 0)
-        await one.system(kernels.register, "b", dataclasses.replace(TERMS, version="2.0"))
+
+        def changes_places(root: Root) -> None:  # in one commit: it would register anew between two
+            kernels.declare_gone(root, first.name, 0)
+            kernels.register(root, "b", dataclasses.replace(TERMS, version="2.0"))
+
+        await one.system(changes_places)
         await until(lambda: failed)
         assert isinstance(failed[0], ImageFailed)
         assert "BAT OS 2.0" in str(failed[0])
