@@ -39,12 +39,18 @@ def servers() -> Iterator[tuple[ScriptedOllama, ScriptedOllama]]:
 
 
 @contextlib.asynccontextmanager
-async def two(folder: Path, images: Zeo, servers: tuple[ScriptedOllama, ScriptedOllama]) -> AsyncIterator[tuple[Kernel, Kernel]]:
-    """Two kernels of one image, which holds each model's name to what the first one has."""
+async def two(
+    folder: Path, images: Zeo, servers: tuple[ScriptedOllama, ScriptedOllama], *, in_turn: bool = True
+) -> AsyncIterator[tuple[Kernel, Kernel]]:
+    """Two kernels of one image.
+
+    :param in_turn: True: the image holds each model's name to what the first one has, which builds its models before the second starts.
+    """
     uri = images.image()
     async with member(folder / "a", uri, servers[0], "a") as first:
-        await first.models_settled()
-        await first.fitness.look()
+        if in_turn:
+            await first.models_settled()
+            await first.fitness.look()
         async with member(folder / "b", uri, servers[1], "b") as second:
             yield first, second
 
@@ -158,7 +164,7 @@ async def test_a_kernel_that_builds_its_models_anew_holds_nobody_to_the_former_o
     """Kernels start with other Modelfiles than before, and one of them has built its models while the other builds."""
     servers[0].fail("slow", path="/api/create", times=None)  # until it is released
     former = servers[0].models[VOICE]
-    async with two(tmp_path, zeo, servers) as (first, second):
+    async with two(tmp_path, zeo, servers, in_turn=False) as (first, second):
         await second.models_settled()
         for kernel in (first, second):
             await kernel.fitness.look()
@@ -194,23 +200,6 @@ async def test_a_kernel_without_a_model_or_without_its_ollama_is_unfit_meanwhile
         await until(lambda: first.membership.leads, "the fit one leads")
         servers[1].start()
         await until(lambda: not unfit(first, "b"), "its Ollama is back")
-
-
-async def test_what_an_ollama_has_before_its_models_are_built_is_not_published(
-    tmp_path: Path,
-    zeo: Zeo,  # noqa: F811
-    servers: tuple[ScriptedOllama, ScriptedOllama],
-) -> None:
-    former = dataclasses.replace(servers[1].models[VOICE], system="What a former version said.")
-    servers[1].models[VOICE] = former
-    servers[1].fail("hang", path="/api/create", times=None)
-    async with two(tmp_path, zeo, servers) as (first, second):
-        await until(lambda: servers[1].counts["/api/create"], "b builds its models")
-        await second.fitness.look()
-        assert any("built" in why for why in second.fitness.reasons)
-        published = {k.host: {one.name for one in k.models} for k in first.image.read(kernels.listed)}
-        assert VOICE not in published["b"]
-        await fit(first)
 
 
 async def test_a_kernel_that_stays_unfit_gives_the_lead_to_one_that_is_fit(
