@@ -58,6 +58,8 @@ class Sender(threading.Thread):
                         continue
                     if reply["type"] in ("accepted", "error"):
                         break
+                if reply.get("code") == "image":  # it is ending, since its image failed: what it refuses was not accepted
+                    return
                 assert reply["type"] == "accepted", reply
                 self.acknowledged.append(id)
                 self.enough.set()
