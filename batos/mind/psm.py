@@ -11,6 +11,7 @@ import asyncio
 import datetime
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -173,7 +174,7 @@ async def _by_tools(cycle: UvmObject) -> str | None:
     done, native = await use_tools(attempt, str(cycle.brief), role, system, asker_of(cycle))
     errand = attempt.open_errand
     if errand is not None and errand.kind in KNOWN and all(one.error is not None for one in done):
-        return said_of(errand, datetime.datetime.now().astimezone())
+        return said_of(errand, _clock())
     if done and all(one.error is not None for one in done):
         cycle.cannot = "tool"
         return "I could not do it: " + "; ".join(f"{one.name}: {_short(one.error.message)}" for one in done if one.error is not None)
@@ -185,8 +186,13 @@ async def _by_tools(cycle: UvmObject) -> str | None:
         return attempt.tools.quotes(attempt.settings.tools.result_chars)
     if not done and errand is not None:
         cycle.cannot = errand.kind
-        return said_of(errand, datetime.datetime.now().astimezone(), connected=True)
+        return said_of(errand, _clock(), connected=True)
     return None
+
+
+def _clock() -> datetime.datetime:
+    """Return what the machine's clock shows; in a replay, what it showed then."""
+    return datetime.datetime.fromtimestamp(current().mission.finished or time.time()).astimezone()
 
 
 async def _by_plan(brief: str, role: str) -> tool_use.Called | None:
