@@ -68,6 +68,8 @@ _TRUTH = {
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
 _INT = re.compile(r"[+-]?[0-9]+")
+_SHOWN_INT = re.compile(r"-?[0-9](\.[0-9]+)?e\+[0-9]{2}")
+"""Matches how Ollama shows an integer of seven digits or more; it takes none in this form."""
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INT_LIMIT, _FLOAT_LIMIT = 2**63, 3.4028235e38  # limits of 64-bit integers and 32-bit floats
 _VERSION = re.compile(r"v?(?P<number>[0-9]+(\.[0-9]+(\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?)?)")
@@ -250,9 +252,11 @@ def _add_parameter(parameters: dict[str, Any], name: str, value: str, line: int)
 def _typed(kind: type, value: str) -> bool | int | float | None:
     if kind is bool:
         return _TRUTH.get(value)
-    if kind is int:
-        return int(value) if _INT.fullmatch(value) and abs(int(value)) <= _INT_LIMIT else None
     found = float(value) if _FLOAT.fullmatch(value) else math.inf
+    if kind is int:
+        shown = found.is_integer() and _SHOWN_INT.fullmatch(value)
+        whole = int(value) if _INT.fullmatch(value) else int(found) if shown else _INT_LIMIT + 1
+        return whole if abs(whole) <= _INT_LIMIT else None
     return found if abs(found) <= _FLOAT_LIMIT else None
 
 

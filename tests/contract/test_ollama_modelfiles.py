@@ -106,13 +106,15 @@ async def test_show_of_the_embedded_models_is_read(own: Own, model: str) -> None
 
 @pytest.mark.parametrize("text", TEXTS)
 async def test_what_is_shown_is_what_was_said(own: Own, tmp_path: Path, text: str) -> None:
+    mark = own.mark  # no layer is another model's, too: with that one Ollama would remove it from under this one
+    text = f"{text[:1]}{mark}{text[1:]}"
     said = Modelfile(
         BASE,
         system=text,
-        template="{{- range .Messages }}<|im_start|>{{ .Role }}\n" + '"{{ .Content }}"\n{{ end }}"',
-        parameters={"temperature": 0.25, "seed": 7, "use_mmap": True, "stop": ["END", 'a "b"\n', "###"], "num_thread": 1},
+        template=f"{{{{- range .Messages }}}}<|im_start|>{mark} " + '{{ .Role }}\n"{{ .Content }}"\n{{ end }}"',
+        parameters={"temperature": 0.25, "seed": int(mark[:7], 16), "use_mmap": True, "stop": ["END", 'a "b"\n', "###"], "num_thread": 1},
         messages=(("user", text), ("assistant", "Yes."), ("system", 'a\n"b"')),
-        licenses=("Apache-2.0", f"second\n{text}"),
+        licenses=(f"Apache-2.0 {mark}", f"second\n{text}"),
         renderer="qwen3-coder",
         parser="qwen3-coder",
         requires="0.14.0",
