@@ -421,7 +421,10 @@ class Ingest:
         file, known, batches, batch = prepared
         if batches is None or batch is None:
             change = (_alias, known.elsewhere, file.path, file.stamp) if known.elsewhere else (_done, file.path, file.stamp)
-            self._stored(None, await self._image.system(*change, mission="ingest") or [])
+            left = await self._image.system(*change, mission="ingest")
+            if left is None:
+                return None
+            self._stored(None, left)
             return {"path": file.path, "state": UNCHANGED, "chunks": 0}
         chunks = gone = 0
         while True:
@@ -525,13 +528,14 @@ def take_back_attempt(root: Root, path: str) -> None:
         queue[path] -= 1
 
 
-def _done(root: Root, path: str, stamp: tuple[int, int]) -> None:
+def _done(root: Root, path: str, stamp: tuple[int, int]) -> list[int]:
     library = library_of(root)
     library.queue.pop(path, None)
     drop_machine(root, path)
     library.refused.pop(path, None)
     if library.stamps.get(path) != stamp and _followed(library, path):
         library.stamps[path] = stamp
+    return []
 
 
 def _followed(library: Any, path: str) -> bool:
@@ -539,15 +543,17 @@ def _followed(library: Any, path: str) -> bool:
     return any(path.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched)
 
 
-def _alias(root: Root, number: int, path: str, stamp: tuple[int, int]) -> list[int]:
-    """Register another path of a document. Return the chunks of the document that this path had before."""
+def _alias(root: Root, number: int, path: str, stamp: tuple[int, int]) -> list[int] | None:
+    """Register another path of a document. Return the chunks of the document that this path had before; None if the document is gone
+    meanwhile, and nothing was changed."""
     library = library_of(root)
+    if (document := library.documents.get(number)) is None:
+        return None  # another kernel has read the file anew, perhaps with this path, too
+    if path in document.sources:
+        return _done(root, path, stamp)
     dropped = _leave(library, path)
-    document = library.documents.get(number)
-    if document is not None:
-        library.rename(document, (*document.sources, path))
-        _done(root, path, stamp)
-    return dropped
+    library.rename(document, (*document.sources, path))
+    return dropped + _done(root, path, stamp)
 
 
 def store_batch(

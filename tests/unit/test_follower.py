@@ -347,6 +347,30 @@ async def test_names_of_others_documents_are_known_here(tmp_path: Path) -> None:
         assert other.recollection.shelver.names.of("We spoke of the Walrus Club today.", 0).links == (number,)
 
 
+async def test_a_text_that_two_kernels_read_under_two_names_keeps_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with shared_memories(tmp_path) as (one, other):
+        first, second = (str(tmp_path / name) for name in ("first.md", "second.md"))
+        for path in (first, second):
+            Path(path).write_text("# The Walrus Club\n\nIt meets on Mondays.")
+        await one.recollection.ask([first], [])
+        await until(lambda: one.look(lambda library: first in library.by_source and not library.queue))
+        system, crossed = other.image.system, list[str]()
+
+        async def late(function: Callable[..., Any], *args: Any, **more: Any) -> Any:
+            if function.__name__ == "_alias" and not crossed:  # meanwhile the other kernel reads both anew
+                crossed.append(function.__name__)
+                await one.recollection.tell(forget=first)
+                await one.recollection.ask([first, second], [])
+                await until(lambda: one.look(lambda library: {first, second} <= {*library.by_source} and not library.queue))
+            return await system(function, *args, **more)
+
+        monkeypatch.setattr(other.image, "system", late)
+        await other.recollection.ask([second], [])
+        await until(lambda: crossed and not other.recollection.ingest.under_way)
+        assert one.look(lambda library: sorted(library.by_source)) == [first, second]
+        assert one.look(lambda library: len(library.documents)) == 1
+
+
 async def until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(90):
         while not condition():
