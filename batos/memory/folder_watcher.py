@@ -90,9 +90,11 @@ class FolderWatcher:
                         raise Unreadable(f"{folder} is on {machine}, and no kernel of that machine leads now")
                     await self._look(folder, told)
                 except (BatosError, OSError) as e:
+                    # it may have gone in the middle of the look, which says so in other words
+                    why = str(e) if machine or os.path.isdir(folder) else f"the folder {folder} is away"
                     if folder not in self.away:
-                        log.warning("folder_away", folder=folder, error=str(e), hint="what was read from it stays in the memory")
-                    self.away[folder] = str(e)
+                        log.warning("folder_away", folder=folder, error=why, hint="what was read from it stays in the memory")
+                    self.away[folder] = why
                 else:
                     self.away.pop(folder, None)
             self._wake.clear()
