@@ -91,7 +91,7 @@ class FolderWatcher:
                     await self._look(folder, told)
                 except (BatosError, OSError) as e:
                     # it may have gone in the middle of the look, which says so in other words
-                    why = str(e) if machine or os.path.isdir(folder) else f"the folder {folder} is away"
+                    why = str(e) if machine or await in_helper(os.path.isdir, folder) else f"the folder {folder} is away"
                     if folder not in self.away:
                         log.warning("folder_away", folder=folder, error=why, hint="what was read from it stays in the memory")
                     self.away[folder] = why
