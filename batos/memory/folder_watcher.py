@@ -90,8 +90,8 @@ class FolderWatcher:
                         raise Unreadable(f"{folder} is on {machine}, and no kernel of that machine leads now")
                     await self._look(folder, told)
                 except (BatosError, OSError) as e:
-                    # it may have gone in the middle of the look, which says so in other words
-                    why = str(e) if machine or await in_helper(os.path.isdir, folder) else f"the folder {folder} is away"
+                    is_there = bool(machine) or await in_helper(os.path.isdir, folder)
+                    why = str(e) if is_there else _away(folder)  # also where it went in the middle of the look
                     if folder not in self.away:
                         log.warning("folder_away", folder=folder, error=why, hint="what was read from it stays in the memory")
                     self.away[folder] = why
@@ -126,6 +126,10 @@ class FolderWatcher:
             await self._ingest.vanished(path)
 
 
+def _away(folder: str) -> str:
+    return f"the folder {folder} is away"
+
+
 def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) -> set[str]:
     """Return the refused files that are worth another try: the readers can do more now, or the obstacle may be gone."""
     found = set()
@@ -158,7 +162,7 @@ def _opens(path: str) -> bool:
 def _stamps(folder: str, most: int, own: DaemonFiles, exclude: Sequence[str]) -> tuple[Stamps, set[str], LeftOut]:
     """Return the files of a folder, its unreadable subfolders, which say nothing about their files, and the content that is not read."""
     if not os.path.isdir(folder):
-        raise Unreadable(f"the folder {folder} is away")
+        raise Unreadable(_away(folder))
     found: Stamps = {}
     unread: set[str] = set()
     left = LeftOut()
