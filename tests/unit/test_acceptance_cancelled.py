@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,11 @@ from batos.doors.missions import TurnMissions
 from batos.doors.turn_log import TurnLog
 from batos.doors.turns import ChatTurn, ChatWords
 from batos.image import ledger
+from tests.support.cancellation import cancelled_after
 from tests.support.doors import accepted, kernel_with_doors
 from tests.support.missions import WAIT_S, FakeInference, settings
 
 TURNS = 300  # more than an acceptance takes on a machine that is not busy
-
-
-async def cancelled_after(turns: int, work: Awaitable[Any]) -> bool:
-    """Whether the work was cancelled in time."""
-    task = asyncio.ensure_future(work)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-        if task.done():
-            await task
-            return False
-    task.cancel()
-    await asyncio.wait([task], timeout=WAIT_S)
-    return task.cancelled()
 
 
 def tell_late(kernel: Kernel) -> None:

@@ -12,6 +12,7 @@ import pytest
 from batos.image import LivingImage, ledger
 from batos.image.unit_of_work import IDLE_LIMIT
 from batos.objects import UvmObject
+from tests.support.cancellation import cancelled_after
 
 TURNS = 400  # more than any of these takes on a machine that is not busy: there, a thread may need more of ours
 
@@ -55,23 +56,6 @@ async def a_doomed_unit(image: LivingImage) -> None:
         bump(unit.root)
         unit.doom()
         await asyncio.sleep(0)
-
-
-async def cancelled_after(turns: int, work: Awaitable[Any]) -> bool:
-    """Whether it was cancelled in time."""
-    task = asyncio.ensure_future(work)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-        if task.done():
-            await task
-            return False
-    task.cancel()
-    try:
-        async with asyncio.timeout(90):
-            await task
-    except asyncio.CancelledError:
-        return True
-    return False
 
 
 WORKS: list[Callable[[LivingImage], Awaitable[None]]] = [
