@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -68,7 +69,7 @@ def scratch(parent: str) -> Any:
 
 
 async def measure_accept(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Missions accepted a second at the image, with 1 and with 100 outstanding.
+    """Missions accepted a second at the image, with 1 and with 100 outstanding, under random ids, as clients choose them.
 
     With 100 in turns with the floor: plain ZODB, committing as many objects of the same text in groups of 100. The median of
     the rounds, the best, CPU time (this process's, microseconds a mission), and the median of the ratios of each round to its floor.
@@ -76,24 +77,24 @@ async def measure_accept(folder: pathlib.Path, args: argparse.Namespace) -> dict
     image = await LivingImage.open(f"file://{folder / 'live_image.fs'}")
     calm_collector()  # as the daemon does
 
-    async def accepted(outstanding: int, count: int, name: str) -> float:
-        todo = iter(range(count))
+    async def accepted(outstanding: int, count: int) -> float:
+        todo = iter([str(uuid.uuid4()) for _ in range(count)])
 
         async def client() -> None:
-            for i in todo:
-                await image.system(ledger.accept, f"m{outstanding}-{name}-{i:08}", BRIEF, {}, False)
+            for id in todo:
+                await image.system(ledger.accept, id, BRIEF, {}, False)
 
         begun = time.perf_counter()
         await asyncio.gather(*(client() for _ in range(outstanding)))
         return count / (time.perf_counter() - begun)
 
-    alone = [await accepted(1, 1000, str(n)) for n in range(3)]
+    alone = [await accepted(1, 1000) for _ in range(3)]
     plain = Plain(folder)
     rates, floors, cpu = [], [], []
-    for n in range(ROUNDS):
+    for _ in range(ROUNDS):
         floors.append(plain.stored(ACCEPTED, 100))
         begun = time.process_time()
-        rates.append(await accepted(100, ACCEPTED, str(n)))
+        rates.append(await accepted(100, ACCEPTED))
         cpu.append((time.process_time() - begun) / ACCEPTED * 1e6)
     plain.close()
     await image.close()
@@ -247,10 +248,17 @@ class Noticing(Instant):
 
 
 async def measure_restart(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
-    """From the start of the kernel to the first inference of a resumed mission: 100,000 objects, 50 pending."""
+    """From the start of the kernel to the first inference of a resumed mission: 100,000 objects, 50 pending.
+
+    What a process does once is left out, as imports are: a kernel before this one ends a mission. `bench/kernel.py` has the imports.
+    """
     await fill(folder, 100_000, pending=50)
-    settings = load({"data": folder, "autotelic": "off", "concurrent_missions": 50}, environ={})
-    noticing = Noticing()
+    chosen = {"autotelic": "off", "concurrent_missions": 50}
+    kernel = await Kernel.start(load({**chosen, "data": folder / "empty"}, environ={}), inference=Instant(), listen=False)
+    await kernel.scheduler.submit("first", BRIEF, {})
+    await kernel.scheduler.quiet()
+    await kernel.stop()
+    settings, noticing = load({**chosen, "data": folder}, environ={}), Noticing()
     begun = time.perf_counter()
     kernel = await Kernel.start(settings, inference=noticing, listen=False)
     await kernel.scheduler.quiet()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from persistent import Persistent
+from ZODB._compat import Pickler
 from ZODB.serialize import ObjectWriter, PersistentPickler, binary
 
 from batos.image import zodb_patches
@@ -32,6 +33,8 @@ _BEGIN, _BYTES, _ID, _REFERRED = b"\x80\x03", struct.Struct("<sI"), b"C\x08", b"
 """Opcodes of a pickle: its beginning; a number of bytes; an id; a reference, made of the id and class before it."""
 _SMALL, _KEY = range(-(1 << 31), 1 << 31), struct.Struct("<si2s")
 """Numbers of 32 bits; opcodes of such a number and of the id that follows."""
+_MANY, _TEXTS = 4, {str}
+"""The fewest texts of a tuple that are written in one call; their types."""
 _PLAIN = {None: b"N", True: b"\x88", False: b"\x89"}
 _FLOAT, _TEXT, _SHORT = struct.Struct(">sd"), struct.Struct("<sI"), struct.Struct("<si")
 _TUPLES = {0: b")", 1: b"\x85", 2: b"\x86", 3: b"\x87"}
@@ -51,6 +54,16 @@ class _Pickling:
         self.pickler = PersistentPickler(self.reference, self.file, _PROTOCOL)
         self.writer: Any = None
         """Writer at work."""
+        self._row = io.BytesIO()
+        self._rows = Pickler(self._row, _PROTOCOL)
+        self._rows.fast = True  # it numbers nothing, and looks for nothing that comes twice
+
+    def texts(self, row: tuple[str, ...]) -> bytes:
+        """Return the opcodes of a tuple of more than three texts, without numbers."""
+        self._row.seek(0)
+        self._rows.dump(row)
+        self._row.truncate()
+        return self._row.getvalue()[len(_BEGIN) : -1]
 
     def reference(self, obj: Any) -> Any:
         """Return the reference to an object that has a record of its own; None for any other value."""
@@ -99,7 +112,7 @@ class RecordWriter(ObjectWriter):
                     return head[0] + self._row(*state, memo=len(head[1]), reference=mine.reference)
                 if _is_leaf(state):
                     return head[0] + self._leaf(*state, memo=len(head[1]), reference=mine.reference)
-            if (flat := _Flat(kind, self._jar, head[1], mine.reference).pickled(state)) is not None:
+            if (flat := _Flat(kind, self._jar, head[1], mine).pickled(state)) is not None:
                 return head[0] + flat
             file.seek(0)
             file.write(head[0])
@@ -162,14 +175,14 @@ class RecordWriter(ObjectWriter):
 class _Flat:
     """Writes the pickle of a state of plain values, references and tuples of such, with no more numbers than are used."""
 
-    __slots__ = ("_count", "_jar", "_kinds", "_parts", "_places", "_reference")
+    __slots__ = ("_count", "_jar", "_kinds", "_parts", "_pickling", "_places")
 
-    def __init__(self, kind: type, jar: Any, memo: dict[int, Any], reference: Callable[[Any], Any]) -> None:
+    def __init__(self, kind: type, jar: Any, memo: dict[int, Any], pickling: _Pickling) -> None:
         """
         :param kind: the class of the object, of which the part before this one has the number 0.
         :param memo: the pickler's memo of that part.
         """
-        self._jar, self._reference = jar, reference
+        self._jar, self._pickling = jar, pickling
         self._kinds: dict[type, bytes] = {kind: _get(0)}
         self._count = len(memo)
         self._parts: list[bytes] = [_BEGIN]
@@ -218,14 +231,17 @@ class _Flat:
             if value and self._came(id(value)):
                 return
             length = len(value)
-            if length > 3:
-                parts.append(b"(")
-            for one in value:
-                if type(one) is int:  # most are, and a call for each is felt
-                    parts.append(_number(one))
-                else:
-                    self._value(one)
-            parts.append(_TUPLES[length] if length <= 3 else b"t")
+            if length >= _MANY and set(map(type, value)) == _TEXTS and len(set(value)) == length:  # as the keys of a set
+                parts.append(self._pickling.texts(value))
+            else:
+                if length > 3:
+                    parts.append(b"(")
+                for one in value:
+                    if type(one) is int:  # most are, and a call for each is felt
+                        parts.append(_number(one))
+                    else:
+                        self._value(one)
+                parts.append(_TUPLES[length] if length <= 3 else b"t")
             self._places[id(value)] = len(parts) - 1
         elif kind is bytes:
             if len(value) < 3 or not self._came(value):
@@ -233,7 +249,7 @@ class _Flat:
                 self._places[value] = len(parts) - 1
         elif kind not in _plain and _by_class(kind):  # type: ignore[arg-type]  # classes are hashable
             oid = value._p_oid if value._p_jar is self._jar else None
-            oid = oid or self._reference(value)[0]
+            oid = oid or self._pickling.reference(value)[0]
             if not self._came(oid):
                 parts.append(_ID + oid)
                 self._places[oid] = len(parts) - 1
