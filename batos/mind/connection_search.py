@@ -155,8 +155,8 @@ def target_of(attempt: Attempt, message: Mapping[str, Any]) -> FoundTarget:
 def nothing_fits(name: str, selector: str) -> str:
     """Return the end of a search that found nothing: what is wanted, and how to add or list it."""
     return (
-        f"there is no connection {name!r}, and no place that you listed or removed, or that is connected, fits {name} {selector}; "
-        f"`batos tools add {name} --mcp 'COMMAND'` (or --openapi, --http, --folder, --program, --web) adds one; "
+        f"there is no connection {name!r}, and no place that you listed or removed, or that is connected, fits {name} {selector}. "
+        f"`batos tools add {name} --mcp 'COMMAND'` (or --openapi, --http, --folder, --program, --web) adds one. "
         f"`batos tools offer {name} --line 'WHAT IT DOES' --mcp 'COMMAND'` lists one that is proposed when a message wants it"
     )
 

@@ -280,7 +280,7 @@ def check_message(
     if tools and held is not None and not (isinstance(held[1], Intent) or (isinstance(held[1], Method) and may_use_tools(held[1]))):
         what = "by a method without tools" if isinstance(held[1], Method) else "without a method"
         raise InvalidInput(
-            f"{selector!r} of {called(obj)} is answered {what}; `--tools` (on the wire `tools`) is for a method that is yet to be written: "
+            f"{selector!r} of {called(obj)} is answered {what}; `--tools` (on the wire `tools`) is for a method that is yet to be written. "
             f"`batos teach {target} {selector} --tools` with examples has another one written"
         )
     if held is not None:
@@ -300,7 +300,7 @@ def _looks_for_connection(root: Root, target: str, selector: str, *, write: bool
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
     """Return the selectors that differ from another one by a typing error, the nearest first. They differ by a letter more, less, replaced
-    or swapped (two errors in a long name), by case or underscores, or by the order of words.
+    or swapped (two errors in a long name), by case or underscores, or by word order.
     """
     plain = _plain(word)
     allowed = 2 if len(plain) >= _LONG else 1

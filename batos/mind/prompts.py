@@ -257,7 +257,7 @@ def filled(
 
 
 TOO_LONG = (
-    "with all left out that may be it is still longer than what {model} reads at a time: shorten it, raise inference.window (num_ctx), "
+    "with all left out that may be it is still longer than what {model} reads at a time. Shorten it, raise inference.window (num_ctx), "
     "or use a model with a longer context (`batos models --fit`)"
 )
 """End of the message about a prompt that cannot be made to fit."""
