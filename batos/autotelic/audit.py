@@ -1,9 +1,9 @@
 """The Cognitive Efficiency Audit: a mission of the loop ends with one proposal.
 
 A model is asked only if a trigger has fired, its model is fit to judge, and it was not asked lately. Otherwise a rule answers the mission,
-which then costs no inference (`Audits.ruled`). The persona that thought the mission through is asked for a proposal, as JSON of a schema;
-its inferences belong to the mission, and so to its journal. If its proposal makes no sense, or its last one for the same trouble did no
-good, a proposal follows from the measurements.
+which then costs no inference (`Audits.ruled`). The persona that thought the mission through is asked for a proposal, as JSON of a schema.
+Its inferences belong to the mission, and so to the mission's journal. If its proposal makes no sense, or its last one for the same trouble
+did no good, a proposal follows from the measurements.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Audits:
         self._ground, self.why_unfit = ground, why_unfit
 
     async def ruled(self, root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-        """Return the result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows
-        from the measurements. None for other missions, and where a model is to think it through.
+        """Return the result of a mission of the loop's own that no model is to be asked about. It has `text`, and `proposal` where one
+        follows from the measurements. None for other missions, and where a model is to think it through.
         """
         if not mission.id.startswith((AUDIT, IMPROVEMENT)):
             return None

@@ -1,8 +1,8 @@
 """Daily budget of the loop and its spending: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
 
-Nothing is counted in a place that could be lost: the cost of missions is in their journals, their writes are in the transactions that name
-them, and changes have their records. Only rehearsals, which are paid for outside of missions, have rows of their own in the image, one
-an hour. These rows also keep how far the transactions have been counted.
+Nothing is counted in a place that could be lost. The cost of missions is in their journals, their writes are in the transactions that name
+them, and changes have their records. Only rehearsals, which are paid for outside of missions, have rows of their own in the image, one an
+hour. These rows also keep how far the transactions have been counted.
 """
 
 from __future__ import annotations

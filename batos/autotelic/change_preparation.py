@@ -6,7 +6,7 @@ A training runs in a child of the daemon that computes only when no other proces
 
 counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or removed
 
-The expert writes only once it is chosen; it has a version and a folder of its own, so that the current one is not touched. After a kill at
+The expert writes only once it is chosen. It has a version and a folder of its own, so that the current one is not touched. After a kill at
 any point, the next daemon finds the folder, or trains again; the child ends with its daemon.
 """
 

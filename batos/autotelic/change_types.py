@@ -1,10 +1,10 @@
 """Types of changes that the loop may make to itself: the purpose of each, the check of a proposal, and its application.
 
-A change is applied in the caller's transaction, by changes of slots and of trees in slots: so its history names it, and an undo can revert
-it.
+A change is applied in the caller's transaction, by changes of slots and of trees in slots. So the history names the change, and an undo can
+revert it.
 
 One type changes the voice of a persona: an expert that was trained here (`batos train persona`), or the plain model again. An expert speaks
-only once it is chosen: by its user (`batos experts --voice`), or by a change that a user asks to be tried (`try_voice_`), which is
+only once it is chosen: by its user (`batos experts --voice`), or by a change that a user asks to be tried (`try_voice_`). Such a change is
 rehearsed first on recorded missions.
 """
 

@@ -6,7 +6,7 @@ proposed ─ refused                     by its rehearsal
                     └ disabled         the daemon died again and again
 
 All functions are parts of a transaction, or reads. A promotion is a unit of work of its own, annotated with `name_of` and a note that
-begins with `NOTE`; it applies the change and calls `promote`: so it can be undone like a mission.
+begins with `NOTE`. It applies the change and calls `promote`, so it can be undone like a mission.
 
 A proposal is one change of the system, as plain values; a model is asked for it in the form `Proposed`. `batos.autotelic.change_types` has
 the possible targets, the checks, and the application.
@@ -202,7 +202,8 @@ def promote(root: Root, number: int, comparison: Mapping[str, Any]) -> None:
 
 
 def make(root: Root, number: int, comparison: Mapping[str, Any], why: str) -> None:
-    """Record that a proposal is made and stays, in the very transaction that makes it: it changes no way of thinking, so it is not watched.
+    """Record that a proposal is made and stays, in the very transaction that makes it. Such a proposal changes no way of thinking, so it is
+    not watched.
 
     :raises InvalidInput: if it was decided already.
     """
@@ -285,9 +286,9 @@ def of(root: Root, number: int) -> dict[str, Any]:
 def described(record: UvmObject) -> dict[str, Any]:
     """Return a change as plain values.
 
-    `number`, `kind`, `target`, `content`, `why`, `evidence`, `source`, `mission`, `state`, `reason`, `comparison` (of its rehearsal),
-    `effect` (of its watch), `digest`; when it was `proposed`, `decided` and `ended` (seconds since the epoch, or None); `missions`, the
-    number of the last one accepted before it was made.
+    The keys are `number`, `kind`, `target`, `content`, `why`, `evidence`, `source`, `mission`, `state`, `reason`, `comparison` (of its
+    rehearsal), `effect` (of its watch) and `digest`. `proposed`, `decided` and `ended` are its times (seconds since the epoch, or None).
+    `missions` is the number of the last mission accepted before it was made.
     """
     record._p_activate()
     told = {name: value for name, value in record._slots.items() if name != "parent*"}

@@ -144,8 +144,8 @@ def evenness(counts: Mapping[str, int], kinds: int) -> float:
 
 
 def spread(similarities: Sequence[Sequence[float]]) -> float:
-    """Return the entropy of order 2 of a set by its similarity matrix, as a share of the greatest possible value: the logarithm of its
-    Vendi score.
+    """Return the entropy of order 2 of a set by its similarity matrix, as a share of the greatest possible value. This entropy is the
+    logarithm of the set's Vendi score.
 
     :param similarities: similarities of each member to the earlier ones: a triangle.
     """

@@ -1,8 +1,8 @@
 """Records of the entropy metric in the image: input from missions, assessments by the mission's number, and learned weights.
 
 The weights learn from the outcomes of missions. A part that was above its usual value when something went well gains weight, and one below
-it loses some; the other way round when it went badly. The rule is exponentiated gradient (Kivinen & Warmuth 1997), in steps of at most
-`WeightBounds.step`, within bounds. Each step is logged with the weights before it, and can be undone.
+it loses some. When something went badly, it is the other way round. The rule is exponentiated gradient (Kivinen & Warmuth 1997), in steps
+of at most `WeightBounds.step`, within bounds. Each step is logged with the weights before it, and can be undone.
 """
 
 from __future__ import annotations

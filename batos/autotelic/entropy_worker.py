@@ -1,8 +1,8 @@
 """Assessor: it measures the entropy of each mission after its end, one at a time, with pauses between.
 
-It is off the missions' way: it hears that one has ended, reads it in a helper thread, and has its brief and answer embedded where there is
-an embedder. It compares them there with the last missions. Assessments are written in batches. A kill loses one batch at most, and the next
-start measures what is missing; if more missions end than it gets to, the oldest of them are left out.
+It is off the missions' way. It hears that a mission has ended, reads it in a helper thread, and has its brief and answer embedded where
+there is an embedder. It compares them there with the last missions. Assessments are written in batches. A kill loses one batch at most, and
+the next start measures what is missing. If more missions end than the assessor gets to, the oldest of them are left out.
 """
 
 from __future__ import annotations

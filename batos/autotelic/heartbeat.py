@@ -3,9 +3,9 @@
 At each beat the system is measured, and damage is looked for. Without news since the last audit (`news_since`) none is enqueued, and the
 pause doubles, up to a day; news cuts it short.
 
-The schedule is in the image: a restart goes on with it, and what fell due while the daemon was away is made up for once.
-A busy system defers itself: a beat that falls due while missions are under way waits for the first quiet moment. One
-audit is never enqueued while another one has not ended, not even one that rests.
+The schedule is in the image. A restart goes on with it, and what fell due while the daemon was away is made up for once. A busy system
+defers itself: a beat that falls due while missions are under way waits for the first quiet moment. One audit is never enqueued while
+another one has not ended, not even one that rests.
 """
 
 from __future__ import annotations
@@ -157,13 +157,13 @@ class Heartbeat:
                 await self._sleep(self._interval)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts for `info`: the time of the next beat (seconds since the epoch), the mission of the last, and their number; also
-        the number of beats in a row that brought nothing new."""
+        """Return the facts for `info`: the time of the next beat (seconds since the epoch), the mission of the last, and their number. Also
+        return the number of beats in a row that brought nothing new."""
         return self._image.read(_facts)
 
     async def _due(self) -> float:
-        """Return the time of the next beat, as the image has it; now for the first one ever, where the clock was set back, and where there
-        is news in a pause that is longer than usual."""
+        """Return the time of the next beat, as the image has it. The first beat ever is due now. So is one where the clock was set back, or
+        where there is news in a pause that is longer than usual."""
         due, quiet, fresh = self._image.read(_standing)
         now = self._now()
         if due is not None and not (quiet and fresh) and due <= now + self._pause(quiet) * (1 + self._jitter):

@@ -3,8 +3,8 @@
 mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
                                                                   └ refused, with the reason and the figures
 
-Its state is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with the inferences that
-it has paid for. A promotion is one commit.
+Its state is in the image. After a kill, proposals of missions that ended are found again, and a rehearsal begins anew with the inferences
+that it has paid for. A promotion is one commit.
 """
 
 from __future__ import annotations

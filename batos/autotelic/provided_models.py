@@ -1,13 +1,13 @@
-"""Models provided for missions, as changes of the kind `provide`: each with the mission that needed it, the origin of the permission to
-pull it, and the parts to remove when it is undone.
+"""Models provided for missions, as changes of the kind `provide`. Each has the mission that needed it, the origin of the permission to pull
+it, and the parts to remove when it is undone.
 
 proposed ─ kept                        pulled, probed, its personas made
          └ refused                     it is unfit or unavailable, or its mission ended
 kept     ─ undone                      by its user
 
-Everything pulled and made is recorded (`changes.PREPARED`) before it is done: `model`, whether it is `pulled`, `by` whom (`here`, `itself`,
-`user`), the `bytes` that came and those that were `counted`; the `layers` that were begun, its `voices`; `cleared`, once all of that is
-removed again.
+Everything pulled and made is recorded (`changes.PREPARED`) before it is done. The record has `model`, whether it is `pulled`, `by` whom
+(`here`, `itself`, `user`), the `bytes` that came and those that were `counted`. It also has the `layers` that were begun, the `voices`, and
+`cleared`, once all of that is removed again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rehearsals: recorded missions are thought through again in two mirrors of the image, one of them with a change.
 
 Both sides take every inference from the missions' journals. One that is not there, because the change asks something else, is paid for
-within an allowance (`batos.autotelic.rehearsal_budget`); beyond it the mission's outcome is unknown and does not count. Nothing that is
-thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
+within an allowance (`batos.autotelic.rehearsal_budget`). Beyond the allowance, the mission's outcome is unknown and does not count. Nothing
+that is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
 """
 
 from __future__ import annotations

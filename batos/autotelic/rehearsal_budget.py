@@ -1,7 +1,7 @@
 """Budget of one rehearsal, and the inferences it has paid for: kept in the image, so that nothing is paid twice.
 
 It is a journal of its own, beside those of the missions: the cost of a rehearsal does not count for any mission. The time limit of a piece
-of work that waits for others has two parts: its own time is limited, and so is its waiting, each by itself.
+of work that waits for others has two parts. Its own time is limited, and so is its waiting, each by itself.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Only the record tells the progress: after a kill at any moment, the next start c
 
 The effect of a change compares the missions after it with those before it, by failures, time and entropy. Like is compared with like:
 missions of users and of the system, briefs and messages, each with its own. A difference counts if it is large enough to matter and
-unlikely to be chance: Fisher's exact test for shares, the rank sum of Mann and Whitney (1947) for times and entropy. Both ignore the
-order of missions, so that a slow drift may look like an effect; a watch is short.
+unlikely to be chance. The tests are Fisher's exact test for shares, and the rank sum of Mann and Whitney (1947) for times and entropy. Both
+ignore the order of missions, so that a slow drift may look like an effect; a watch is short.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Telemetry: events are counted in memory, and written into a ring of buckets in the image, one for each interval.
 
-It never delays a mission: counters take microseconds, from the events of missions and from inferences, audits and runs; missions are
-read when the interval ends, in a helper thread. A kill loses the counts of the current interval.
+It never delays a mission. Counters take microseconds, from the events of missions and from inferences, audits and runs. Missions are read
+when the interval ends, in a helper thread. A kill loses the counts of the current interval.
 
-Tallies count times, sums and maxima, by table and key, within bounds. The ring has a fixed length and is overwritten; an interval in which
-nothing happened leaves nothing, so a quiet system remembers further back than a busy one. The last use of each generated method is kept
-for longer than the ring.
+Tallies count times, sums and maxima, by table and key, within bounds. The ring has a fixed length and is overwritten. An interval in which
+nothing happened leaves nothing, so a quiet system remembers further back than a busy one. The last use of each generated method is kept for
+longer than the ring.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Tallies:
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 Bucket = dict[str, Any]
-"""Data of one interval: `begun` and `ended` in seconds since the epoch, `tallies` (`Tallies.plain`), and `levels`: states at the end of
-the interval, which are not counts.
+"""Data of one interval: `begun` and `ended` in seconds since the epoch, `tallies` (`Tallies.plain`), and `levels`. The levels are states at
+the end of the interval, which are not counts.
 """
 
 

@@ -1,7 +1,8 @@
 """Addresses of Ollama hosts, and the environment needed to reach one: a proxy, certificates, a key.
 
-An address is read as Ollama reads `OLLAMA_HOST`: with blanks or quotes around it, with or without scheme and port, an IPv6 address without
-its brackets. This machine is never reached through a proxy. An error names the variable whose value is needed but not usable.
+An address is read as Ollama reads `OLLAMA_HOST`. It may have blanks or quotes around it, have a scheme and port or none, and be an IPv6
+address without its brackets. This machine is never reached through a proxy. An error names the variable whose value is needed but not
+usable.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Two loads that evict each other (`Load`) must not alternate, because each switch
 pass earlier ones, within a bound (`Fairness`). A mission whose load would evict another's waits until the missions on that one have ended
 (`AdmissionGate`). The queue of missions and the gate keep one bound together: a mission has one `Ticket` for both.
 
-A load is not a model's name but what Ollama keeps in memory for it: the weights, the adapters on them, and the options of the runner.
-Ollama keeps one runner for each file of weights. Models that differ only by their system message share it; another adapter, or another
-value of an option below, makes Ollama load the weights again (v0.17.4, server/sched.go: needsReload).
+A load is not a model's name but what Ollama keeps in memory for it. That is the weights, the adapters on them, and the options of the
+runner. Ollama keeps one runner for each file of weights. Models that differ only by their system message share it. Another adapter, or
+another value of an option below, makes Ollama load the weights again (v0.17.4, server/sched.go: needsReload).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ made, stays.
 Probes are tiny requests, sent where the claim is not enough. The model's words do not matter, only the form of the answer:
 
 * `think`: it thinks when told to, and answers at once when told not to. Some models cannot be silenced.
-* `format`: its answers keep to a schema. Ollama drops the schema while it believes that the model still thinks: with a parser of its own
-  for thoughts and `think` off, until the end (0.17.4, server/routes.go).
+* `format`: its answers keep to a schema. Ollama drops the schema while it believes that the model still thinks. With a parser of its own
+  for thoughts and `think` off, that is until the end (0.17.4, server/routes.go).
 * `tools`, `images`: Ollama accepts them for this model.
 * `context`: it is loaded with the requested context; found out where the model is loaded, see `ManagedHost.probe`.
 """
@@ -140,9 +140,9 @@ def making_of(made: modelfile.Modelfile) -> str:
 
 
 def content_of(shown: Mapping[str, Any]) -> str:
-    """Return the name of what decides the answers of a model: equal on two Ollamas that have the same files, though the digests of their
-    manifests may differ. A manifest may name the absolute path of a file that it came from. An expert is named by its recipe: its weights
-    may be computed on each machine. "" if the Modelfile cannot be read.
+    """Return the name of what decides the answers of a model. It is equal on two Ollamas that have the same files, though the digests of
+    their manifests may differ. A manifest may name the absolute path of a file that it came from. An expert is named by its recipe: its
+    weights may be computed on each machine. "" if the Modelfile cannot be read.
 
     :param shown: answer of `/api/show`.
     """

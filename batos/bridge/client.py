@@ -6,8 +6,8 @@ with its cause. Cancelling the caller closes the stream, and Ollama stops genera
 A text longer than the embedder's context is embedded in parts, and gets the mean of their vectors.
 
 Role marks of chat templates are defused in texts from elsewhere (notes, briefs, web pages, earlier answers). Ollama makes a control token
-of each mark in a message of any author: a note could end the user's turn and speak as the system. A blank inside the
-mark leaves its letters readable, and makes it plain text.
+of each mark in a message of any author. So a note could end the user's turn and speak as the system. A blank inside the mark leaves its
+letters readable, and makes it plain text.
 """
 
 from __future__ import annotations
@@ -249,8 +249,8 @@ async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | No
 class OllamaInference:
     """`bridge.types.Inference` on one Ollama.
 
-    A request that fails before its first token is made again at once, a few times; a host that goes on failing is left
-    alone until it answers (see `breaker`). What that does not mend is for the caller: another host, or a later attempt.
+    A request that fails before its first token is made again at once, a few times. A host that goes on failing is left alone until it
+    answers (see `breaker`). What that does not mend is for the caller: another host, or a later attempt.
 
     :param host: address of the server.
     :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from

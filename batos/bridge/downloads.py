@@ -1,7 +1,7 @@
 """Downloads: pull a model from a registry, layer by layer, if it fits on the disk, and so that a kill loses little.
 
-Ollama records the progress of a layer when a transfer ends, and not at its own end: after a kill it restarts all parts that were under way,
-up to 16 of 100 MB to 1 GB. So a long transfer is interrupted and resumed now and then.
+Ollama records the progress of a layer when a transfer ends, and not at its own end. Therefore it restarts after a kill all parts that were
+under way, up to 16 of 100 MB to 1 GB. So a long transfer is interrupted and resumed now and then.
 
 Disk space is claimed before a pull or a create, so that neither fails half way nor fills the disk of the image.
 """

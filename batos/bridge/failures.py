@@ -3,13 +3,13 @@
 Everything that a request raises becomes one `InferenceFailed` with its cause.
 
 Some requests race with another change of Ollama's models. Ollama lists the files of its manifests and then looks at each. If one is deleted
-in between, the request fails, whichever model it is about: listing, creating and deleting with the path that is gone, looking at a
-model and chatting with "not found" (0.17.4, `manifest.Manifests` in manifest/manifest.go; measured: one request in a hundred beside a
-client that makes and deletes models). A layer that a create found may also go, with another model that has it, before the manifest is
-written: then the create is repeated from the upload on.
+in between, the request fails, whichever model it is about (0.17.4, `manifest.Manifests` in manifest/manifest.go). Listing, creating and
+deleting fail with the path that is gone, looking at a model and chatting with "not found". By measurement, one request in a hundred fails
+beside a client that makes and deletes models. A layer that a create found may also go, with another model that has it, before the manifest
+is written. Then the create is repeated from the upload on.
 
-The breaker is closed while a host answers. After some failures in a row it opens: inferences are refused at once, and only a request for
-the version goes to the host now and then (half open). The first answer closes it.
+The breaker is closed while a host answers. After some failures in a row it opens. Then inferences are refused at once, and only a request
+for the version goes to the host now and then (half open). The first answer closes it.
 """
 
 from __future__ import annotations

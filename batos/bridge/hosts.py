@@ -4,8 +4,8 @@ The least busy host that has the model does the work, unless that would evict mo
 hands over to the next. If none answers, the request waits until one does.
 
 An answer is keyed by the digest of its model, and a mission must not see that change between two thoughts. So each name is held to one
-digest: that of the first host that had it, for as long as any host has it or may have it when it comes back. A host with other weights
-under the name counts as not having the model.
+digest, that of the first host that had it. The name is held so for as long as any host has the digest or may have it when it comes back. A
+host with other weights under the name counts as not having the model.
 
 `ManagedHost` is one Ollama with everything that the daemon keeps for it: its breaker, its models, its memory.
 """
@@ -187,8 +187,8 @@ class Hosts(Generic[H]):
         return dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
 
     def _why(self, failed: dict[H, InferenceFailed | None]) -> InferenceFailed:
-        """Return the failure to report: that of a host that tried; else that of the first host if it lacks the model, which it then
-        rebuilds; else the outage, which the caller waits for.
+        """Return the failure to report: that of a host that tried. Else it is that of the first host if it lacks the model, which it then
+        rebuilds. Else it is the outage, which the caller waits for.
         """
         failures = [failure for failure in failed.values() if failure is not None]
         tried = [failure for failure in failures if failure.cause not in (*AWAY, *LACKS)]

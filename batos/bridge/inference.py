@@ -27,8 +27,8 @@ def _nothing() -> None:
 class ChatRequest:
     """One inference: everything that decides its answer.
 
-    `schema` is a JSON schema for the answer; `options` are Ollama's (`num_ctx`, `num_predict`, `temperature`, `seed`, `stop` ...) as
-    pairs sorted by name; `think` among them makes the model think before it answers.
+    `schema` is a JSON schema for the answer. `options` are Ollama's (`num_ctx`, `num_predict`, `temperature`, `seed`, `stop` ...) as pairs
+    sorted by name. `think` among them makes the model think before it answers.
 
     `begun` is the beginning of the answer, kept from an interrupted attempt, and `begun_tokens` its cost: the model continues it if its
     template allows. It is not part of the answer's key.
@@ -68,8 +68,8 @@ class ChatReply:
     `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
     runaway generation.
 
-    `calls` are those of offered tools that the model asks for: pairs of a tool's name and its arguments as a JSON object, not yet checked
-    against the tool's schema.
+    `calls` are those of offered tools that the model asks for. They are pairs of a tool's name and its arguments as a JSON object, not yet
+    checked against the tool's schema.
     """
 
     text: str

@@ -4,8 +4,8 @@ Files are uploaded to Ollama by content, and not twice. A recipe is the request 
 model's source.
 
 A small file records what each model was built from, so that each is built once for a content. Ollama reports what a model is, not what it
-was made of: weights and adapters are converted on their way in, and texts with quotes are shown in a form that cannot be read back. So
-the file holds, for each model, the digest under which Ollama lists it and the fingerprint of its recipe. A model that others changed has
+was made of. Weights and adapters are converted on their way in, and texts with quotes are shown in a form that cannot be read back. So the
+file holds, for each model, the digest under which Ollama lists it and the fingerprint of its recipe. A model that others changed has
 another digest, and its entry is void. Losing the file costs one more build of some models.
 """
 

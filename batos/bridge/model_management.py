@@ -1,8 +1,8 @@
 """Model management for clients: list the models, request them, follow their progress, and remove what BAT OS made.
 
-Removal deletes only models that BAT OS made in the user's Ollama. It recognises them by three signs: the prefix of personas' models; the
-mark in an expert's licence; the records of builds for a profile (`ollama/built*.json` in the data folder) with their digests. A model that
-a user has changed since belongs to the user and stays.
+Removal deletes only models that BAT OS made in the user's Ollama. It recognises them by three signs: the prefix of personas' models, the
+mark in an expert's licence, and the records of builds with their digests. Builds for a profile are recorded in `ollama/built*.json` in the
+data folder. A model that a user has changed since belongs to the user and stays.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ _OTHERS = (
     ("<|think|>", "<|content|>"),
 )
 THOUGHTS = (*((f"<{tag}>", f"</{tag}>") for tag in _TAGS), *_OTHERS)
-"""Marks before and after a thought, in lower case: Qwen, DeepSeek and most others; EXAONE; Seed; LongCat; Magistral; Kimi; Sky-T1;
-Command; MedGemma; Gemma; gpt-oss; Apertus; Solar.
+"""Marks before and after a thought, in lower case. They are those of Qwen, DeepSeek and most others; EXAONE; Seed; LongCat; Magistral;
+Kimi; Sky-T1; Command; MedGemma; Gemma; gpt-oss; Apertus; Solar.
 """
 _SAID = (("here is my thought process:", "here is my response:"), ("here's my thought process:", "here's my response:"))
 """Marks in words (Granite): the text is a thought only if both are there."""

@@ -1,6 +1,6 @@
 """Status of provisioning: wanted models, their state, failures, and progress reports.
 
-Progress goes to watchers at a bounded pace, to the log far less often. Ollama reports a pull some sixteen times a second and layer; passed
+Progress goes to watchers at a bounded pace, to the log far less often. Ollama reports a pull some sixteen times a second and layer. Passed
 on are the first step of a layer, the last, and one now and then between them.
 """
 

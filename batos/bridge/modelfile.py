@@ -1,12 +1,12 @@
 """Modelfiles: the text that describes a model, as `ollama create` reads it and `ollama show` writes it; and names of models.
 
-The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in `"..."` or
-three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no escapes. FROM may be
-repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
+The syntax is Ollama's: one instruction a line, its name in any case. `#` opens a comment at the start of a line only. A value in `"..."` or
+three double quotes may run over several lines. It ends at a line that ends with the same quotes; there are no escapes. FROM may be repeated
+for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
 
 Ollama accepts a model's name in many spellings, and lists it in one. `SmolLM2:Embedded`, `library/smollm2:embedded` and
-`registry.ollama.ai/library/smollm2:embedded` are one model: case is ignored, its own registry and library may be left out, and `latest` is
-the default tag (ollama/types/model/name.go).
+`registry.ollama.ai/library/smollm2:embedded` are one model. Case is ignored, Ollama's own registry and library may be left out, and
+`latest` is the default tag (ollama/types/model/name.go).
 """
 
 from __future__ import annotations

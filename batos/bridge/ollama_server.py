@@ -3,8 +3,8 @@
 The child runs on a free loopback port with its models in the data folder. It is restarted on the same port when it dies or hangs. When the
 daemon is killed the child dies too (`launcher`); a child that survives all the same is stopped at the next start.
 
-Such a process group is recorded on disk with values that a recycled pid cannot match: the start time of the process and the boot of the
-machine.
+Such a process group is recorded on disk with values that a recycled pid cannot match. These are the start time of the process and the boot
+of the machine.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class BaseModelSource(BaseModel):
 
 
 class Profile(BaseModel):
-    """One profile. `personas` maps a persona's role to its model; `options` are those of an inference; `made` has the Modelfiles of roles
+    """One profile. `personas` maps a persona's role to its model. `options` are those of an inference. `made` has the Modelfiles of roles
     for which there is none in the folder.
 
     `stop` among the options holds marks of the base's template: a model whose template has none of them is not sent them.

@@ -1,8 +1,8 @@
 """Provisioning: compare the models that the profile needs with those that Ollama has, and build or pull the missing ones.
 
-It runs at every start and on request, so it heals: a model that was deleted by hand comes back; a base whose files changed is rebuilt; so
-is a persona whose Modelfile, adapter or base changed. Each model has a task of its own, which no waiting caller can cancel: a model that is
-unavailable, or takes an hour, does not delay the others.
+It runs at every start and on request, so it heals. A model that was deleted by hand comes back. A base whose files changed is rebuilt; so
+is a persona whose Modelfile, adapter or base changed. Each model has a task of its own, which no waiting caller can cancel. So a model that
+is unavailable, or takes an hour, does not delay the others.
 """
 
 from __future__ import annotations

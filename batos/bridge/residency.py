@@ -104,8 +104,8 @@ class Residency:
         return self._digests.get(tagged(model), "")
 
     def context_of(self, digest: str) -> int | None:
-        """Return the context of the model of a digest in memory, as Ollama last reported it; None if it is not in memory or not
-        reported.
+        """Return the context of the model of a digest in memory, as Ollama last reported it. None if the model is not in memory or its
+        context is not reported.
         """
         return self._contexts.get(digest)
 

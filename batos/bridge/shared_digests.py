@@ -95,6 +95,6 @@ class SharedDigests:
 def differs(model: str, content: str, held: str) -> str:
     """Return in words that a model is another one here than at other kernels, and the remedy."""
     return (
-        f"{model} is another model here (content {content[:12]}) than at the image's other kernels ({held[:12]}); give all machines the "
+        f"{model} is another model here (content {content[:12]}) than at the image's other kernels ({held[:12]}). Give all machines the "
         f"same: by `ollama pull {model}`, or the same Modelfiles where it is built"
     )

@@ -360,9 +360,9 @@ def _schema_of(form: type[BaseModel]) -> dict[str, Any]:
 async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, raw_chars: int) -> Structured[Form]:
     """Return an answer to `prompt` of the form `form`.
 
-    What can be put right without the model is. Else it is asked again, with what was wrong; the last time, if there are two or more,
-    without a schema and with its words instead: constrained output may loop or never end (ollama#15502, ollama#18567). A schema that Ollama
-    refuses is left out at once.
+    What can be put right without the model is. Else the model is asked again, with what was wrong. The last time, if there are two or more,
+    it is asked without a schema and with the schema's words instead. Constrained output may loop or never end (ollama#15502, ollama#18567).
+    A schema that Ollama refuses is left out at once.
 
     :param repairs: greatest number of further requests.
     :param raw_chars: characters of each refused answer that the failure keeps.

@@ -1,7 +1,7 @@
 """The search for a method without a model: adapt a known method, compose a new one, or repair a refused draft.
 
-The search also says what the examples leave open about a method. `batos.synthesis` does the work; this module takes the specification
-from the objects of the image and from the cycle, and decides which candidate is likely enough.
+The search also says what the examples leave open about a method. `batos.synthesis` does the work. This module takes the specification from
+the objects of the image and from the cycle, and decides which candidate is likely enough.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ KNOWN = 4.2
 """Highest cost of an adapted method."""
 _LIKE = 2.5  # highest cost of an adapted or composed method that casts doubt on another method
 _CHANCE = (2.64, 3.24, -0.81, -0.27, 0.14)
-"""Log odds that an adapted or composed method is right: a constant; and the factors of its share of the weight, its cost, the number of
-words in the request, and the number of specific examples. Logistic regression on 176 searches of tasks for validation (docs/synthesis.md).
+"""Log odds that an adapted or composed method is right, as a constant and four factors. The factors are those of its share of the weight,
+its cost, the number of words in the request, and the number of specific examples. Logistic regression on 176 searches of tasks for
+validation (docs/synthesis.md).
 """
 _WORDS = 40  # greatest number of words that count: no fitted request had more
 AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
@@ -219,8 +220,8 @@ class CandidateSearch:
     async def add_edge_case(self, source: str) -> tuple[str, str] | None:
         """Complete a method that passes its examples by the edge case that the words state (`batos.synthesis.repair`).
 
-        :return: the source, and its outcome on the call that asked for the method; None where the words state no edge case, or the
-            method has an answer to it.
+        :return: the source, and its outcome on the call that asked for the method. None where the words state no edge case, or the method
+            has an answer to it.
         """
         context = self.context
         if not SynthesisLimits.of(self._settings).edits or not (said := implied(context.spec)):

@@ -1,11 +1,11 @@
 """The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image.
 
-A message without a method, or with an Intent, becomes a cycle: IDLE → DECOMPOSING (gather facts) → DELEGATING (a model writes) →
-SYNTHESIZING (guardian, sandbox, trials) → COMPLETE (installed). After a refusal it goes back to DELEGATING with the reasons, a bounded
-number of times. All of it happens in the mission's own transaction.
+A message without a method, or with an Intent, becomes a cycle. Its states are IDLE → DECOMPOSING (gather facts) → DELEGATING (a model
+writes) → SYNTHESIZING (guardian, sandbox, trials) → COMPLETE (installed). After a refusal it goes back to DELEGATING with the reasons, a
+bounded number of times. All of it happens in the mission's own transaction.
 
-The module also warms up the tables of the search while the daemon is idle: they are the same for each search, and stay for the life of the
-process.
+The module also warms up the tables of the search while the daemon is idle. These tables are the same for each search, and stay for the life
+of the process.
 """
 
 from __future__ import annotations
@@ -489,8 +489,8 @@ def _recorded_call(cycle: UvmObject) -> operation_pins.ToolExchange | None:
 
 
 def _may_use_tools(cycle: UvmObject) -> bool:
-    """Return True if the user lets the method use tools: by a lesson, with the message of the mission, an earlier version, or since
-    he sent the message to a connection."""
+    """Return True if the user lets the method use tools. He does so by a lesson, with the message of the mission, by an earlier version, or
+    since he sent the message to a connection."""
     root, selector, message = _root(cycle), cycle.selector, json.loads(current().mission.message or "{}")
     if connections.is_connection(root, cycle.target):  # what it is for is to use that connection's tools
         return True

@@ -19,8 +19,8 @@ from batos.tools.toolbox import misfit_of
 
 
 def pins_of(root: Root, source: str) -> tuple[tuple[str, str], ...]:
-    """Return the operations that a method names (`self.tools.NAME.tool`), as `CONNECTION.TOOL`, each with the digest of its definition
-    now; those that are not there are left out."""
+    """Return the operations that a method names (`self.tools.NAME.tool`), as `CONNECTION.TOOL`, each with the digest of its definition now.
+    Operations that are not there are left out."""
     there = connections.load(root)
     found: dict[str, str] = {}
     for node in ast.walk(ast.parse(source)):
@@ -42,8 +42,9 @@ class ToolExchange(NamedTuple):
 
 
 def recorded_call(root: Root, holder: UvmObject, method: Method) -> ToolExchange | None:
-    """Return a call that a method answered well, for trials of its next version: that of the mission in which it first acted, or that it
-    was written in. None where there is none, its user took it back, or what tools answered then is not described so any more.
+    """Return a call that a method answered well, for trials of its next version. It is the call of the mission in which the method first
+    acted, or in which it was written. None where there is none, its user took it back, or what tools answered then is not described so any
+    more.
     """
     there = connections.load(root)
     tools = {f"{name}.{tool.name}": tool for name, held in there.items() for tool in held.tools}
@@ -77,8 +78,9 @@ def _target(root: Root, path: str) -> UvmObject | None:
 
 
 def recorded_answers(root: Root, holder: UvmObject, method: Method, before: float) -> dict[str, Any]:
-    """Return what tools are known to answer, by `CONNECTION.TOOL`, for trials of a method's next version: what they answered in the mission
-    in which the method first acted, as far as they are still described so; also what it was doubted for.
+    """Return what tools are known to answer, by `CONNECTION.TOOL`, for trials of a method's next version. These are their answers in the
+    mission in which the method first acted, as far as the tools are still described so. Answers that the method was doubted for are there,
+    too.
 
     :param before: see `method_doubts.about`.
     """

@@ -17,8 +17,8 @@ _SHOWN = 1500  # greatest number of characters of a source in a question
 def check_growth(attempt: Attempt, holder: UvmObject, before: Method | None, verdict: Verdict) -> None:
     """Check that a version of a method may be kept, with regard to the tools that it reaches.
 
-    Nothing is asked where nothing is kept (a trial, a rehearsal, a replay), and where the version before had no leave to use tools: its
-    user has just given that.
+    Nothing is asked where nothing is kept (a trial, a rehearsal, a replay). Nothing is asked either where the version before had no leave
+    to use tools, since its user has just given that.
 
     :param before: the version that it replaces; None if there is none.
     :raises NeedAnswer: where its user is asked: the attempt ends, and the mission waits.

@@ -1,7 +1,8 @@
 """Tools in the prompt for a method: how each is called, what it answers, what it does, and the rules for calls.
 
-Of a connection's own method, the operations that the message speaks of stand first and are told whole: with what their arguments mean,
-and the shape of their answers. Of the others there is a line, as far as there is room: a message may need one that it does not name.
+Of a connection's own method, the operations that the message speaks of stand first and are told whole. They are told with what their
+arguments mean, and with the shape of their answers. Of the others there is a line, as far as there is room: a message may need one that it
+does not name.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def tool_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most:
 
 
 def plan_lines(offers: Sequence[tuple[str, ToolDefinition]], purpose: str, most: int) -> tuple[str, ...]:
-    """Return tools as the prompt of a plan shows them: with the types of the arguments, and the shape of the answer where it is known.
-    They are those that a catalogue offers for the purpose by words.
+    """Return tools as the prompt of a plan shows them. Each is shown with the types of the arguments, and the shape of the answer where it
+    is known. They are those that a catalogue offers for the purpose by words.
 
     :param offers: tools with their names `CONNECTION.TOOL`.
     """
@@ -73,8 +74,9 @@ async def ranked(connection: str, tools: Sequence[ToolDefinition], purpose: str,
 
 
 def operation_lines(connection: str, tools: Sequence[ToolDefinition], most: int, chars: int) -> tuple[str, ...]:
-    """Return a connection's own operations as the prompt of one of its methods shows them, in at most `chars` characters: how each is
-    called; of as many as have room, the first `most` at least in few words, what they answer and do, and then what their arguments mean.
+    """Return a connection's own operations as the prompt of one of its methods shows them, in at most `chars` characters. Each is shown
+    with how it is called. As many as have room are shown with what they answer and do, the first `most` at least in few words. Then comes
+    what their arguments mean.
 
     :param tools: in the order of their weight.
     """

@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Outcome of a trial: the reason against the method, or "" if there is none; and the effects of the method, for comparison with
+    """Outcome of a trial. It has the reason against the method, or "" if there is none, and the effects of the method, for comparison with
     those of another.
     """
 

@@ -1,7 +1,7 @@
 """The versions of a method: what there is, an earlier one brought back, a better one learned from examples.
 
-Every version stays reachable from the one after it, so nothing is ever lost by going back: bringing an earlier one back makes
-a new version with its source.
+Every version stays reachable from the one after it, so nothing is ever lost by going back. Bringing an earlier version back makes a new one
+with its source.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from batos.sandbox import senders
 
 
 def describe(root: Root, obj: UvmObject, selector: str) -> dict[str, Any]:
-    """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent,
-    and the `doubts` for which it is written anew when it is next sent.
+    """Return what an object (`oid`) holds under a selector: `kind`, `holder`, the `versions` newest first, taught examples, the intent, and
+    the `doubts`. For these doubts the method is written anew when it is next sent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
     """

@@ -29,7 +29,7 @@ def growth(before: Method, reaches: Iterable[str]) -> list[str]:
 
 
 def fault_of_call(method: Method, name: str, kind: str) -> str:
-    """Return why a method may not call a tool: its contract does not have it, or has it as one that only reads; "" if it may.
+    """Return why a method may not call a tool: its contract does not have it, or has it as one that only reads. "" if it may.
 
     :param name: `CONNECTION.TOOL`
     :param kind: the tool's class now.

@@ -248,15 +248,15 @@ def is_sealed(method: Method) -> bool:
 
 
 def home_of(obj: UvmObject, selector: str) -> UvmObject:
-    """Return the object that is to hold a method: the one that holds the Intent or the earlier method, so that all that inherit have it;
-    else the receiver."""
+    """Return the object that is to hold a method. It is the one that holds the Intent or the earlier method, so that all that inherit have
+    it. Else it is the receiver."""
     found = find(obj, selector)
     return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return True if a method takes a call: by its parameters, by what the receiver and the holder were taught, or because an earlier
-    version took it. A call that only the new version rejects is the fault of the new version.
+    """Return True if a method takes a call. It does so by its parameters, by what the receiver and the holder were taught, or because an
+    earlier version took it. A call that only the new version rejects is the fault of the new version.
     """
     taught = [
         one
@@ -301,8 +301,8 @@ class Making:
     async def writing(self, key: Hashable) -> AsyncIterator[bool]:
         """Wait for the turn to write a method; the block writes it. It gets True if another part of this mission wrote it meanwhile.
 
-        Where waiting could go round in a circle, the part that would close it does not wait: it writes for a trial, of which nothing is
-        kept.
+        Where waiting could go round in a circle, the part that would close the circle does not wait. It writes for a trial, of which
+        nothing is kept.
         """
         waited, around = False, scope.current().writing
         while (other := self._writing.get(key)) is not None and not self._leads_to(key, around):

@@ -3,15 +3,16 @@
 Each check returns the reason why a text is not fit, in words for the user and for the model's revision.
 
 * Language, by script and by the small words of a language. A mission in German that is answered in English is a fault that a reader sees at
-  once; a false alarm costs a revision. So a verdict is given only if the signs are many and agree (Cavnar & Trenkle 1994 rank by frequent
-  words; the lists hold the words that each language has to itself among these), and for prose alone: code, names, titles and lists may be
-  in any language. If a brief speaks two languages, none is required.
+  once; a false alarm costs a revision. So the check gives a verdict only if the signs are many and agree. It judges prose alone, since
+  code, names, titles and lists may be in any language. Cavnar & Trenkle (1994) rank by frequent words; the lists hold the words that each
+  language has to itself among these. If a brief speaks two languages, none is required.
 * Texts of generated methods: sentences, and everything returned or raised as it is, pass the checks. Single words are data (a filter knows
   the words that it looks for). Words that the user gave, in the name, the purpose, an example or an argument, are exempt.
 * Relevance to the brief, by shared words, and if they are too few by embeddings. The bounds were fitted on the open half of
-  `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with the embedded model's answers (148 in question). One in four shares too few words
-  with its brief; one in twenty is found to be foreign, and each of these truly is, on the held-out half as well. Of answers to another
-  brief four in five are found. An embedder that finds all texts more similar than MiniLM does finds fewer, and no false ones.
+  `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with the embedded model's answers (148 in question). One answer in four shares too
+  few words with its brief. One answer in twenty is found to be foreign, and each of these truly is, on the held-out half as well. Of
+  answers to another brief four in five are found. An embedder that finds all texts more similar than MiniLM does finds fewer, and no false
+  ones.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ _LONG = 20  # least number of characters of the first sentence of a loop
 _MOST = 0.7  # share of repeated sentences in a loop
 _VOWELS = frozenset("aeiouyаеиоуыэюяіαεηιουω")
 _ODD = re.compile(r"[b-df-hj-np-tv-xz]{5}|([a-z])\1{4}", re.IGNORECASE | re.ASCII)
-"""Part of each word in ASCII without a vowel, and of each that is one letter over and over; other words may have such a part, too."""
+"""Part of each word in ASCII without a vowel, and of each that is one letter over and over. Other words may have such a part, too."""
 _FEW_ODD = 3  # least number of strings that are not words
 _WITH_VOWELS = ("CYRILLIC", "GREEK")  # scripts besides Latin whose words have vowels
 _TOKENS = re.compile(r"<unk>|\[UNK\]|<pad>|\[PAD\]|<0x[0-9A-F]{2}>|(?<!\S)[Ġ▁]\w|\ufffd")
@@ -270,7 +271,8 @@ def _open_fence(text: str) -> str:
 
 
 def _is_whole(sentence: str) -> bool:
-    """Return True if a sentence at the end of a cut text has its end: not a full stop that belongs to a number or an abbreviation."""
+    """Return True if a sentence at the end of a cut text has its end. A full stop that belongs to a number or an abbreviation is not an
+    end."""
     bare = sentence.rstrip(_CLOSERS)
     said = bare.rstrip(_STOPS)
     if bare == said:

@@ -1,9 +1,10 @@
 """Argument reader: fill a tool's parameters with values of a brief, by rule and without a model.
 
-Each parameter is compared with each value that has its type: by the words beside the value, its unit, the prepositions before it, the
-choices and examples that the schema names; and by meaning, where an embedder was asked. The best assignment of all parameters together is
-taken (a beam search): a value fills one parameter, and values tend to stand in the order of the parameters. An optional parameter is filled
-only where something speaks for it. Nothing is invented: each value is one of the brief, or one that the schema names.
+Each parameter is compared with each value that has its type. The comparison takes the words beside the value, its unit, the prepositions
+before it, and the choices and examples that the schema names. Where an embedder was asked, the comparison takes the meaning, too. A beam
+search takes the best assignment of all parameters together. A value fills one parameter, and values tend to stand in the order of the
+parameters. An optional parameter is filled only where something speaks for it. Nothing is invented: each value is one of the brief, or one
+that the schema names.
 """
 
 from __future__ import annotations
@@ -613,7 +614,8 @@ def _as_kind(value: Any, kind: str) -> Any:
 
 
 def dated(value: BriefValue, of: ReadParameter) -> str:
-    """Return a date in the form that a parameter asks for; as it stands where it asks for none, or the brief gives no whole date."""
+    """Return a date in the form that a parameter asks for. The date stays as it stands where the parameter asks for no form, or the brief
+    gives no whole date."""
     if value.day is None:
         return str(value.value)
     year, month, day = value.day

@@ -1,8 +1,8 @@
 """Attempt: one try to think a mission through, as the states and primitives see it.
 
-An attempt is made of the mission's record, of services that all attempts share (`AttemptServices`), and of a source of inferences
-(`batos.mind.inference`): live for a mission, the journal alone for a replay, a budget for a rehearsal. Its permissions are an
-`AttemptPolicy`. Code that runs inside finds it by `current` (see `batos.scope`).
+An attempt has the mission's record, the services that all attempts share (`AttemptServices`), and a source of inferences
+(`batos.mind.inference`). The source is live for a mission, the journal alone for a replay, and a budget for a rehearsal. Its permissions
+are an `AttemptPolicy`. Code that runs inside finds it by `current` (see `batos.scope`).
 """
 
 from __future__ import annotations
@@ -341,8 +341,8 @@ class Attempt:
             raise ModelBlind(f"{e.message}. {self.provision.why_not}", **e.context) from None
 
     def sees(self, persona: str) -> bool:
-        """Return True if a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is
-        known."""
+        """Return True if a persona may be asked about the brief. That holds if the brief has no pictures of its own, or the persona's model
+        sees as far as is known."""
         sight, own = self.services.sight, self.mission.has_own_pictures
         return not own or bool(self._lent) or self.provision.needs.vision or sight.known(sight.model_of(persona)) is not False
 
@@ -517,7 +517,8 @@ class Attempt:
         return self.evidence.has_read or any(self.shown)
 
     def agrees(self, question: str) -> bool | None:
-        """Return True if the user says yes to a question, which is asked once; None where the mission may not ask, or not one so long.
+        """Return True if the user says yes to a question, which is asked once. None where the mission may not ask, or the question is too
+        long.
 
         :raises NeedAnswer: where it is not answered, as `ask`.
         """

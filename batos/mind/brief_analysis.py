@@ -1,13 +1,13 @@
 """Brief analysis: how deeply a mission is thought about and in whose voice, and which briefs are errands. By rule, without a model.
 
-A fact, a definition, a text to write, arithmetic or a greeting is best answered at once, whatever the model; plans, problems, decisions and
-feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference: what it
-makes of its own plan and notes is worse than its first answer (docs/rationale.md, decision 13, has the figures).
+A fact, a definition, a text to write, arithmetic or a greeting is best answered at once, whatever the model. Plans, problems, decisions and
+feelings may gain by several ways of thinking, where the model is fit for them. A small model does best with one inference. What it makes of
+its own plan and notes is worse than its first answer. Decision 13 of docs/rationale.md has the figures.
 
-An errand asks for an action outside of the system. A model that is asked to open a page, run a program or send a reminder claims that
-it did. For actions that the system cannot do, it says so itself; it knows the time and date of its machine. `errands.toml` has the
-patterns and the answers, by language. A false alarm refuses a good brief, a miss leaves a poor answer: so only a short brief that begins
-with the request is an errand.
+An errand asks for an action outside of the system. A model that is asked to open a page, run a program or send a reminder claims that it
+did. For actions that the system cannot do, it says so itself; it knows the time and date of its machine. `errands.toml` has the patterns
+and the answers, by language. A false alarm refuses a good brief, a miss leaves a poor answer. So only a short brief that begins with the
+request is an errand.
 """
 
 from __future__ import annotations
@@ -306,7 +306,8 @@ def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False, *, a
     """Return the errand that a brief asks for; None for any other brief.
 
     :param held: returns True if memory has read a file of that name: then reading it is not an errand.
-    :param alone: False if it goes on from an earlier brief: a name behind a verb may be what that one was about, and no title to play.
+    :param alone: False if the brief goes on from an earlier one. A name behind a verb may then be what the earlier brief was about, and not
+        a title to play.
     """
     if len(brief) > LONGEST or "```" in brief or _QUOTED.match(brief) or _is_title(brief):
         return None
@@ -383,7 +384,8 @@ def said_of(errand: Errand, now: datetime.datetime, *, connected: bool = False) 
 
 
 def has_read(root: Root, name: str) -> bool:
-    """Return True if the memory of an image has a file of that name, in any folder; of any name that ends so if it begins with `*`."""
+    """Return True if the memory of an image has a file of that name, in any folder. A name that begins with `*` fits each file whose name
+    ends with the rest."""
     if name.startswith("*"):
         return any(source.casefold().endswith(name[1:]) for source in library_of(root).by_source)
     last = name.rpartition("/")[2].casefold()

@@ -1,6 +1,6 @@
 """Values in a brief: numbers with their units, quotations, dates, names, phrases and lists, each with its place. By rule, without a model.
 
-A value is copied as it stands; only numbers and dates are read. Words of four languages are known (`brief_values.toml`); what is marked by
+A value is copied as it stands; only numbers and dates are read. Words of four languages are known (`brief_values.toml`). What is marked by
 its form (a number, a quotation, an address) is found in a text of any language.
 """
 
@@ -20,8 +20,8 @@ from batos.memory.tokenizer import STOP, words
 NUMBER, QUOTED, DATE, TIME, CODE, NAME, PHRASE, LIST, FORMULA, REST, TOPIC = (
     "number", "quoted", "date", "time", "code", "name", "phrase", "list", "formula", "rest", "topic",
 )  # fmt: skip
-"""Kinds of values. A code is an address, a path, a file's name, or letters mixed with digits; a rest is what stands behind a colon, a
-topic what stands behind "for" or "about" to the end of the brief."""
+"""Kinds of values. A code is an address, a path, a file's name, or letters mixed with digits. A rest is what stands behind a colon, a topic
+what stands behind "for" or "about" to the end of the brief."""
 TEXT_LIMIT, VALUES_LIMIT, DIGITS = 3000, 80, 30
 """Greatest number of characters of a brief that is read, of the values that are found in it, and of the digits of a number."""
 _FIGURE = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)|\d+\.\d+|\d+,\d{1,2}(?![\d,])(?! ?,)|\d+|\.\d+"

@@ -145,8 +145,8 @@ class PersonaCodex(BaseModel):
 class Routing(BaseModel):
     """Routing of a brief to its persona.
 
-    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief; T those of all personas'; a the
-    mean cosine of the brief to the `nearest` ones of its exemplars.
+    The score of a persona is `t / (T + doubt) + likeness * a`. `t` is the weight of its triggers in the brief, `T` that of all personas'
+    triggers. `a` is the mean cosine of the brief to the `nearest` ones of the persona's exemplars.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

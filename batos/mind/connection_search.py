@@ -4,7 +4,7 @@ that asks for something outside which nothing connected does.
 wanted name and message ─ known places, by likeness ─ one question: the place, and leave for this message ─ added ─ the message is sent
 
 Nothing is asked, started or installed before the user agrees. What was found is recorded with the question, the answer is the mission's,
-and the connection says which mission it was added for: so a mission that is taken up again asks once, adds once and sends once.
+and the connection says which mission it was added for. So a mission that is taken up again asks once, adds once and sends once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from batos.tools.toolbox import Toolbox, check_arguments
 MOST = 3
 """Places that one question proposes."""
 LIKE = 0.5
-"""Least share of the words of a name and message that a place's name and line have; least cosine of the two, where an embedder answers."""
+"""Least share of the words of a name and message that a place's name and line have. Where an embedder answers, it is also the least cosine
+of the two."""
 _NAMED = 0.6
 """Fit of a place that has all words of the wanted name."""
 _BRIEF_CHARS = 500
@@ -154,8 +155,8 @@ def target_of(attempt: Attempt, message: Mapping[str, Any]) -> FoundTarget:
 def nothing_fits(name: str, selector: str) -> str:
     """Return the end of a search that found nothing: what is wanted, and how to add or list it."""
     return (
-        f"there is no connection {name!r}, and no place that you listed or removed, or that is connected, fits {name} {selector}; "
-        f"`batos tools add {name} --mcp 'COMMAND'` (or --openapi, --http, --folder, --program, --web) adds one; "
+        f"there is no connection {name!r}, and no place that you listed or removed, or that is connected, fits {name} {selector}. "
+        f"`batos tools add {name} --mcp 'COMMAND'` (or --openapi, --http, --folder, --program, --web) adds one. "
         f"`batos tools offer {name} --line 'WHAT IT DOES' --mcp 'COMMAND'` lists one that is proposed when a message wants it"
     )
 

@@ -102,8 +102,8 @@ class Decisions:
         self._approaches.clear()
 
     def tool_choice(self, mark: bytes) -> dict[str, Any] | None:
-        """Return which tools are to be called, as `ToolChoice.to_wire` gives it, with `native`: True if a model that uses tools by itself
-        chose them (records of former versions do not have it). None if that is not decided.
+        """Return which tools are to be called, as `ToolChoice.to_wire` gives it, with `native`. `native` is True if a model that uses tools
+        by itself chose them; records of former versions do not have it. None if that is not decided.
 
         :param mark: mark of the brief and the round (`journal.mark_of`).
         """

@@ -1,8 +1,8 @@
 """Forms of operations that a model fills from a description: `tools describe_` with the kind of the connection and the text.
 
 The message is a mission like all others, its inferences are journaled. What it answers is a proposal: nothing is connected before its user
-accepts it. The text is a stranger's, so an operation counts only if its fixed words are the text's own; the program or the server is not
-in the form, and a class is never milder than the request's own.
+accepts it. The text is a stranger's, so an operation counts only if its fixed words are the text's own. The program or the server is not in
+the form, and a class is never milder than the request's own.
 """
 
 from __future__ import annotations

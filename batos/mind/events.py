@@ -108,7 +108,7 @@ class Events:
             watcher(event)
 
     def report(self, mission: str, event: Event) -> None:
-        """Publish what another kernel wrote about a mission: a state in which it waits, a question, its end; an end that was told is not
+        """Publish what another kernel wrote about a mission: a state in which it waits, a question, its end. An end that was told is not
         told again."""
         if self.is_told(mission):
             return

@@ -1,8 +1,8 @@
 """Evidence: passages that a mission recalls from memory for its prompts, and the passages that its answer comes from.
 
-The result of a recall for a question, also an empty one, stays the same: it is recorded in the journal, so that a resumed or replayed
-mission asks its models the same and finds the answers already paid for. The texts are recorded only while the mission is under way,
-afterwards the numbers of the chunks. A document that was forgotten in the meantime disappears from here, too.
+The result of a recall for a question, also an empty one, is recorded in the journal and stays the same. So a resumed or replayed mission
+asks its models the same and finds the answers already paid for. The texts are recorded only while the mission is under way, afterwards the
+numbers of the chunks. A document that was forgotten in the meantime disappears from here, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Incarnation Protocol: the codex becomes personas, clones of the genesis object, in the image.
 
-It runs at every start. A changed codex changes a persona by a three-way merge, slot by slot: the codex when the slot last agreed with it
-(kept as a digest), the image now, and the codex now. A slot that the image changed or deleted itself is left alone and reported; an
-operator can accept the value of the codex.
+It runs at every start. A changed codex changes a persona by a three-way merge, slot by slot. The merge compares the codex when the slot
+last agreed with it (kept as a digest), the image now, and the codex now. A slot that the image changed or deleted itself is left alone and
+reported; an operator can accept the value of the codex.
 
 The router learns: if a user chose another persona than the router would have, the brief becomes an exemplar of that persona. Learned
 exemplars are a tree of their own in each persona, so that missions that end at the same time do not conflict. A new codex, which brings its

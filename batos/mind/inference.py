@@ -1,8 +1,8 @@
 """Inferences of one mission: taken from its journal where they were paid for, else asked of a source, and journaled before they are used.
 
-An inference is named by its content and by its occurrence among those of the same content (`JournalPlace`); the counters of an attempt
-(`AttemptTally`) number them. A source (`InferenceSource`) answers an inference that the journal does not have: `LiveSource` asks a
-model. While a cycle is replayed under the gate it may not wait for a model: then `NeedInference` ends the attempt, the inference is paid
+An inference is named by its content and by its occurrence among those of the same content (`JournalPlace`). The counters of an attempt
+(`AttemptTally`) number the occurrences. A source (`InferenceSource`) answers an inference that the journal does not have: `LiveSource` asks
+a model. While a cycle is replayed under the gate it may not wait for a model. Then `NeedInference` ends the attempt, the inference is paid
 for outside, and the cycle is replayed again. It is one of the signals here that end an attempt early, so that it begins anew with what it
 lacks.
 
@@ -149,7 +149,7 @@ class AttemptTally:
         self.forged: list[UvmObject] = []
         """Cycles that wrote methods."""
         self.doubled = False
-        """True in a trial from its first call on that a double of the tool answered: what is answered from then on is not a fact."""
+        """True in a trial from its first call on that a double of the tool answered. What is answered from then on is not a fact."""
         self.recorded: Mapping[str, Any] = {}
         """Answers of tools (`CONNECTION.TOOL`) for a trial, in the place of doubles: as they were recorded before."""
         self.exchanges: Mapping[tuple[str, str], Sequence[Any]] | None = None
@@ -180,7 +180,8 @@ class JournaledAnswers(dict[tuple[bytes, int], InferenceRecord]):
         self._last[entry.key] = max(entry.occurrence, self._last.get(entry.key, 0))
 
     def occurrence(self, key: bytes, label: str, tally: AttemptTally) -> int:
-        """Return the number of the next inference of one content: the number that the same part of the same cycle had, if that is paid for.
+        """Return the number of the next inference of one content. It is the number that the same part of the same cycle had, if that
+        inference is paid for.
 
         :param label: label of the asking part (`By.label`).
         """

@@ -4,7 +4,7 @@
 * A summary is an object of its own that points at its sources, and is stored with the mission that asked for it. It is also a document of
   the memory: searches find it beside its sources, never instead, and its chunks point at them. It goes when a source goes or changes.
 * A gist is a model's summary of sections, which the curator requests as a system mission. Such a mission goes after those of users, is
-  journaled, and is paid for once: the curator uses an id made of the sections, and after a kill finds the answer. The text is stored with
+  journaled, and is paid for once. The curator uses an id made of the sections, and after a kill finds the answer. The text is stored with
   the summary, and then removed from the mission.
 """
 

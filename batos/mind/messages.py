@@ -4,9 +4,9 @@
 that is nearly a known one is taken for a slip: otherwise a method would be written for it, and stay. These checks only read the image.
 
 A grant lets a generated method send a message that changes more than its receiver. The author of a brief, or of a note that is read, has a
-part in what a model writes. So a method that would forget documents, revert methods or change voices may do so only with its user's
-grant. The check looks at the Primitive that answers, by whatever name and path it was sent, and at every method in the chain: a method
-without the grant cannot borrow one from another. A grant is for one version of a method. Messages that users send need none.
+part in what a model writes. So a method that would forget documents, revert methods or change voices may do so only with its user's grant.
+The check looks at the Primitive that answers, by whatever name and path it was sent, and at every method in the chain. So a method without
+the grant cannot borrow one from another. A grant is for one version of a method. Messages that users send need none.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def check_message(
     if tools and held is not None and not (isinstance(held[1], Intent) or (isinstance(held[1], Method) and may_use_tools(held[1]))):
         what = "by a method without tools" if isinstance(held[1], Method) else "without a method"
         raise InvalidInput(
-            f"{selector!r} of {called(obj)} is answered {what}; `--tools` (on the wire `tools`) is for a method that is yet to be written: "
+            f"{selector!r} of {called(obj)} is answered {what}; `--tools` (on the wire `tools`) is for a method that is yet to be written. "
             f"`batos teach {target} {selector} --tools` with examples has another one written"
         )
     if held is not None:
@@ -299,8 +299,8 @@ def _looks_for_connection(root: Root, target: str, selector: str, *, write: bool
 
 
 def similar_selectors(word: str, names: Iterable[str]) -> list[str]:
-    """Return the selectors that differ from another one by a typing error, the nearest first: a letter more, less, replaced or swapped
-    (two errors in a long name), by case or underscores, or by the order of words.
+    """Return the selectors that differ from another one by a typing error, the nearest first. They differ by a letter more, less, replaced
+    or swapped (two errors in a long name), by case or underscores, or by word order.
     """
     plain = _plain(word)
     allowed = 2 if len(plain) >= _LONG else 1

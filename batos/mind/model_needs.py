@@ -219,8 +219,8 @@ def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequ
 
 
 def pictures_left_out(images: Sequence[Mapping[str, Any]], shown: Shown) -> int:
-    """Return the number of pictures of earlier missions that no prompt shows: all was too long, their turns are not told, or there are more
-    than the setting `thinking.images` allows.
+    """Return the number of pictures of earlier missions that no prompt shows. The reason: all was too long, their turns are not told, or
+    there are more than the setting `thinking.images` allows.
 
     :param shown: as of `pictures_shown`; empty if only the mission's own are.
     """

@@ -3,14 +3,14 @@
 The mission builds its prompts here, and the learner builds them again later. A mission may follow another one, and then sees the
 conversation so far.
 
-Prompts are fitted to the model's context. Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it
-refuses a prompt that is too long (`truncate: false`), which costs nothing. So a mission begins with all that its bounds allow; each
-refusal takes three tenths away, until the prompt fits. The oldest part of the conversation goes first, then passages from memory, the
-last first, then the middle of the brief. What tools answered is the matter of the brief: it is shortened where it and the brief take more
-than there is, and never left out whole. The limit is recorded, so that a resumed mission asks what it has paid for.
+Prompts are fitted to the model's context. Only the model knows how many tokens a text is, and Ollama does not tell before it is asked.
+Ollama refuses a prompt that is too long (`truncate: false`), which costs nothing. So a mission begins with all that its bounds allow; each
+refusal takes three tenths away, until the prompt fits. The oldest part of the conversation goes first, then passages from memory, the last
+first, then the middle of the brief. What tools answered is the matter of the brief. It is shortened where it and the brief take more than
+there is room for, and is never left out whole. The limit is recorded, so that a resumed mission asks what it has paid for.
 
-Of a conversation a prompt shows as much as takes about half of the window: the earlier turns from one mission on, which is recorded, too.
-The model, the result and the log are told what is left out, by bounds as well as by the window.
+Of a conversation a prompt shows as much as takes about half of the window. These are the earlier turns from one mission on; that mission is
+recorded, too. The model, the result and the log are told what is left out, by bounds as well as by the window.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class EarlierTalk(NamedTuple):
 def conversation_range(root: Root, mission: Any, *, missions: int, chars: int) -> ConversationRange:
     """Return which earlier turns a new mission's prompts show: all of them, or the newest.
 
-    Where all do not fit the bounds, they begin with the turn with which those of the mission before began, as long as they fit; then with
-    the newest in three quarters of the bounds. So most follow-ups begin with what the model has read.
+    Where all do not fit the bounds, they begin with the turn with which those of the mission before began, as long as they fit. Once those
+    no longer fit, they begin with the newest in three quarters of the bounds. So most follow-ups begin with what the model has read.
     """
     ids, lengths, total, whole = list[str](), list[int](), 0, True
     for earlier in _before(root, mission, missions + 1):
@@ -257,7 +257,7 @@ def filled(
 
 
 TOO_LONG = (
-    "with all left out that may be it is still longer than what {model} reads at a time: shorten it, raise inference.window (num_ctx), "
+    "with all left out that may be it is still longer than what {model} reads at a time. Shorten it, raise inference.window (num_ctx), "
     "or use a model with a longer context (`batos models --fit`)"
 )
 """End of the message about a prompt that cannot be made to fit."""

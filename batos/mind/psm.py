@@ -41,8 +41,8 @@ COLD = 0.2  # temperature for answers of a fixed form, and for a repeated reques
 
 @Primitive.register("psm.idle")
 async def idle(cycle: UvmObject) -> str:
-    """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
-    part."""
+    """IDLE: a brief has come; find how it is to be thought about. That is at once, by the persona's facets, or by other personas, each
+    about its part."""
     attempt, inner = current(), depth_of(cycle) > 1
     if not inner and (call := rule_answers.method_call_for(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
         cycle.depth, cycle.depth_why, cycle.flavour, cycle.parts, cycle.facets = "direct", "a method answers it", "off", (), ()
@@ -237,7 +237,7 @@ async def _other(persona: UvmObject, part: str) -> str:
 
 @Primitive.register("psm.synthesize")
 async def synthesize(cycle: UvmObject) -> str:
-    """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
+    """SYNTHESIZING: answer the brief, or weave what the facets said into one answer. Pass the quality gate, with one revision, which is
     plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
     """
     voices, told = cycle._tmp_synthesis_, await _within(cycle)
@@ -295,7 +295,8 @@ async def synthesize(cycle: UvmObject) -> str:
 
 
 def _memory_test(cycle: UvmObject, found: tuple[evidence.RecalledPassage, ...]) -> Callable[[str], bool] | None:
-    """Return the test that an answer keeps to memory; None if it need not: no passage fits the brief, or the brief asks for no fact.
+    """Return the test that an answer keeps to memory. None if the answer need not keep to it: no passage fits the brief, or the brief asks
+    for no fact.
 
     A persona that is `grounded` keeps to it closely, any other is free in its words.
     """

@@ -320,9 +320,10 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 class Route:
     """A decision: the persona, the reason in words, and how it came about.
 
-    `by` is one of `mission` (the mission chose), `system` (the system's own mission); `learned` (a user chose so for this brief before);
-    `rules`, `rules and likeness`, and `fallback`. `scores` holds for each persona its `score`, what its triggers weigh (`triggers`), and
-    how `alike` its nearest exemplars are, if that was known. `preferred` is whom the router would have chosen, where the mission chose.
+    `by` is `mission` (the mission chose), `system` (the system's own mission), or `learned` (a user chose so for this brief before).
+    Otherwise it is `rules`, `rules and likeness`, or `fallback`. `scores` holds for each persona its `score`, what its triggers weigh
+    (`triggers`), and how `alike` its nearest exemplars are, if that was known. `preferred` is whom the router would have chosen, where the
+    mission chose.
     """
 
     persona: str

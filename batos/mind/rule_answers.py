@@ -1,8 +1,8 @@
 """Direct answers: quote passages from memory, or call a taught method, instead of thinking. By rule.
 
 A passage fits a brief if it holds the brief's subject (`batos.memory.tokenizer`). Those parts of it (sentences, lines or list items) are
-quoted whole that hold most of the subject; a part that only asks, or only announces a list, hands its share on to the next. If no
-passage fits, nothing is quoted: a search finds the nearest passage for any question.
+quoted whole that hold most of the subject. A part that only asks, or only announces a list, hands its share on to the next. If no passage
+fits, nothing is quoted: a search finds the nearest passage for any question.
 
 A method answers a brief such as "Convert 50 Fahrenheit to Celsius": `celsius_`, if a user taught its purpose. It is called if the brief
 says nothing but that purpose, in the same order, and has exactly the values that the method takes. The purpose is its intent and its

@@ -1,7 +1,7 @@
 """Sends of plans: what is answered to a plan is sealed, and its sealed texts are opened only where they may go.
 
-A plan is a method with the policy `sealed` (`batos.mind.tool_plans`). The answer to each of its sends passes here: numbers and texts of a
-closed type as they are, all other texts sealed; errors without the words of the place. The readers with a type are here, too.
+A plan is a method with the policy `sealed` (`batos.mind.tool_plans`). The answer to each of its sends passes here. Numbers and texts of a
+closed type pass as they are, all other texts sealed, and errors without the words of the place. The readers with a type are here, too.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ async def number_in_(text: UvmObject, near: str = "") -> float | int | None:
 
 @Primitive.register("sealed.one_of_")
 async def one_of_(text: UvmObject, choices: Sequence[str]) -> str | None:
-    """Return the one of some texts of the plan's own that a sealed text names as a word; None if it names none, or more than one."""
+    """Return the one of some texts of the plan's own that a sealed text names as a word. None if the sealed text names none of these, or
+    more than one."""
     if not isinstance(choices, list | tuple) or not choices or len(choices) > _CHOICES or not all(isinstance(one, str) for one in choices):
         raise InvalidInput(f'one_of_ takes a list of 1 to {_CHOICES} texts: page.one_of_(["open", "closed"])')
     found = sealed_text.one_of(sealed_text.text_of(text), choices)

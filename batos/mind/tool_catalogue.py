@@ -1,9 +1,9 @@
 """Catalogue of tools: which few of many are offered for a brief.
 
 A tool is rated by its likeness to the brief, by the words in both, and by what the brief asks to be done. Rare words count more, and a word
-that a chosen tool has already counts less. Tools are taken in the order of this rating, each with those that it depends on: one that needs
-`movie_id` brings the best of those whose answers hold movies, and one that acts on a path the one that reads it. Where the brief names
-something, the tools that look for such things come first.
+that a chosen tool has already counts less. Tools are taken in the order of this rating, each with those that it depends on. A tool that
+needs `movie_id` brings the best of those whose answers hold movies. A tool that acts on a path brings the one that reads the path. Where
+the brief names something, the tools that look for such things come first.
 
 Nothing here knows an API. What a tool needs and gives is read from its path, its parameters, and the schema of its result (`tool_facts`).
 """
@@ -117,8 +117,8 @@ class ToolCatalogue:
     ) -> list[list[int]]:
         """Return the places of the tools that are offered in at most `k` lines. The other parameters are those of `taken`.
 
-        Tools that read parts of one resource and require the same share a line, at most four of them (`ToolFacts.resource`): those that
-        would be taken, then those that are most alike.
+        Tools that read parts of one resource and require the same share a line, at most four tools (`ToolFacts.resource`). First come those
+        that would be taken, then those that are most alike.
 
         :param owners: the connection of each tool. Tools of two connections share no line.
         """
@@ -165,8 +165,8 @@ class ToolCatalogue:
                 doubled = [max(one, self._common(at, other)) for other, one in enumerate(doubled)]
 
     def _go_together(self, line: Sequence[int], at: int, owners: Sequence[str]) -> bool:
-        """Return True if one call can say which tool it is of: all read parts of one resource, and what they take under one name has one
-        type."""
+        """Return True if one call can say which tool it is of. Then all read parts of one resource, and what they take under one name has
+        one type."""
         if not self._facts[at].resource or (self._facts[at].resource, owners[at]) != (self._facts[line[0]].resource, owners[line[0]]):
             return False
         two = self.tools[at].parameters.get("properties") or {}

@@ -4,13 +4,13 @@ Offered are a few of the tools (`offered`, `batos.mind.tool_catalogue`). Then on
 
 * native: a model that can use tools is given them in its own form, and asks for one call or several. Operations that read parts of one
   resource are one function there, whose argument `operation` says which is called (`offered_lines`);
-* by schema, for any other model: each offered tool is rated by its likeness to the brief and by the arguments that rules read from the
-  brief (`batos.mind.argument_reader`); a model is asked, constrained by their schemas, for required arguments that the rules leave open.
+* by schema, for any other model. Each offered tool is rated by its likeness to the brief and by the arguments that rules read from the
+  brief (`batos.mind.argument_reader`). A model is asked, constrained by their schemas, for required arguments that the rules leave open.
 
 No tool fits if the best one is too unlike, or a required argument stays open. Every call that is chosen fits its tool's schema, but for
 patterns, which the tool's place checks. A call that failed comes back once, with its error; the same call is not chosen again.
 
-Nothing here waits for anything but the embedder and the model that it is given, and nothing is stored: a mission that must choose the same
+Nothing here waits for anything but the embedder and the model that it is given, and nothing is stored. A mission that must choose the same
 after a restart records the choice (`ToolChoice.to_wire`).
 """
 
@@ -133,8 +133,8 @@ class ChoiceServices:
 async def offered(
     text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None
 ) -> list[tuple[ToolOffer, float]]:
-    """Return `k` tools for a text, the most alike first, each with its likeness: those that are most like it, share its words, do what it
-    asks for, and are needed by one another (`batos.mind.tool_catalogue`).
+    """Return `k` tools for a text, the most alike first, each with its likeness. These tools are most like the text, share its words, do
+    what it asks for, and are needed by one another (`batos.mind.tool_catalogue`).
     """
     rated = await _rated(text, tools, k, likeness)
     chosen = list(range(len(rated.tools)))
@@ -146,8 +146,8 @@ async def offered(
 async def offered_lines(
     text: str, tools: Sequence[ToolOffer], k: int = OFFERED, likeness: Likeness | None = None
 ) -> list[tuple[ToolOffer, ...]]:
-    """Return the tools that are offered in `k` lines: as `offered`, but tools that read parts of one resource share a line, so that there
-    are more of them (`ToolCatalogue.lines`). Where there are at most `k` tools, each has its own line."""
+    """Return the tools that are offered in `k` lines. They are chosen as by `offered`, but tools that read parts of one resource share a
+    line, so that there are more of them (`ToolCatalogue.lines`). Where there are at most `k` tools, each has its own line."""
     rated = await _rated(text, tools, k, likeness)
     if rated.held is None:
         lines = [[at] for at in range(len(rated.tools))]
@@ -234,8 +234,8 @@ async def choose(
 
     :param k: number of tools that are looked at.
     :param again: an earlier call for this text that failed: it is not chosen again, and its error is told to the model.
-    :param floor: least fitness of a tool that is called, if no model uses tools by itself; below 0, the best tool is called, however
-        unlike it is.
+    :param floor: least fitness of a tool that is called, if no model uses tools by itself. Below 0, the best tool is called, however unlike
+        it is.
     :raises InferenceFailed: as the model's answer fails.
     """
     if services.ask_with_tools is not None and offers:

@@ -1,7 +1,8 @@
 """Facts of a tool, as a catalogue compares it: its words, the things that it needs, and those that its results hold.
 
 A thing is the last word of the name of an identifier, stemmed: `movie_id` needs a movie, and so does `{id}` behind `/movies/`. A result
-holds things where an object in its schema has an identifier: those that the field's name says, or those that have the same fields.
+holds things where an object in its schema has an identifier. These are the things that the field's name says, or those that have the same
+fields.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ToolFacts(NamedTuple):
     whole: bool
     """True if it answers the one thing that it needs last"""
     resource: tuple[str, ...]
-    """Resource that it reads a part of: its path without the last word, and the names that it requires; () if it acts or has no path.
+    """Resource that it reads a part of: its path without the last word, and the names that it requires. () if it acts or has no path.
     `/ships/{id}` and `/ships/{id}/crew` are parts of one resource."""
 
     def about(self, kinds: set[Kind]) -> Kind | None:

@@ -1,7 +1,7 @@
 """Messages to connections: generated methods and users reach tools as `tools.NAME.tool(…)`, and methods as `self.tools`.
 
-A method sends to a tool only if its policy grants that (`default+tools`), and that of every method in the chain: one without it cannot
-borrow it from another. Each call is an effect like all others: granted, journaled, done once.
+A method sends to a tool only if its policy grants that (`default+tools`), and that of every method in the chain. A method without the grant
+cannot borrow it from another. Each call is an effect like all others: granted, journaled, done once.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ async def call_(connection: UvmObject, tool: str, arguments: Mapping[str, Any] |
 async def call_tool(connection: UvmObject, tool: str, arguments: Mapping[str, Any]) -> Any:
     """Return the result of one call on behalf of a message.
 
-    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools; or if the contract of the sending method
-        does not reach the tool. Other errors: see `ToolUse.call`.
+    :raises GrantRefused: if a method sends it, or has it sent, whose policy does not grant tools. Also if the contract of the sending
+        method does not reach the tool. Other errors: see `ToolUse.call`.
     """
     attempt, name = current(), f"{connection.name}.{tool}"
     # without runs of another mission that started this one

@@ -42,8 +42,8 @@ _THEN = re.compile(r"[.;,]\s|\s(?:and|then|und|dann|et|puis|y|luego)\s", re.IGNO
 
 
 def asks_for_plan(brief: str) -> bool:
-    """Return True if a brief asks for several calls with a loop or a condition over what they answer: two words of that kind (that go
-    through results, choose by them, or make something depend on them), or one and more than one clause."""
+    """Return True if a brief asks for several calls with a loop or a condition over what they answer. Such a brief has two kinds of words:
+    that go through results, choose by them, or make something depend on them. One kind is enough in a brief of more than one clause."""
     text = brief[:_BRIEF_CHARS]
     over = sum(bool(pattern.search(text)) for pattern in (_LOOPS, _CONDITIONS, _CHOICES))
     clauses = sum(len(part.split()) > 1 for part in _THEN.split(text))

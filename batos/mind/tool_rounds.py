@@ -3,12 +3,12 @@
 brief ─ offers ─ choice (`batos.mind.tool_choice`) ─ calls ─ results as passages ─ choice again, until none fits or the rounds are over
 
 A choice is recorded before its call is made. So an attempt that takes the mission up again makes the same call, and not a second one with
-other arguments. A model that uses tools by itself is asked again after each round; for any other one a brief is one call, and a call that
+other arguments. A model that uses tools by itself is asked again after each round. For any other one a brief is one call, and a call that
 failed is chosen anew once, with its error. Which of the two it is, is recorded with the first choice: what a model can do is learnt from
 its Ollama after each start. A mission that took silence for a no would end after the calls that it had made so far.
 
-A model that has seen what a call came to and asks for the same again means another one: so two of a thing are bought. Models also repeat
-themselves: such a call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and comes to the same.
+A model that has seen what a call came to and asks for the same again means another one. So two of a thing are bought. Models also repeat
+themselves. A repeated call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and comes to the same.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ async def use_tools(attempt: Attempt, brief: str, role: str, system: str, by: In
 
 
 async def wants_plan(attempt: Attempt, brief: str, role: str) -> bool:
-    """Return True if the calls of a brief are planned as one method (`batos.mind.tool_plans`): it asks for that, shares a word with a tool,
-    and its model uses tools by itself, so it can write one. It is decided once; a mission that has begun to call one by one goes on so."""
+    """Return True if the calls of a brief are planned as one method (`batos.mind.tool_plans`). Such a brief asks for that and shares a word
+    with a tool. Its model uses tools by itself, so the model can write a method. It is decided once; a mission that has begun to call one
+    by one goes on so."""
     mark = journal.mark_of(f"plan\0{brief}")
     if (known := attempt.decisions.tool_choice(mark)) is not None:
         return bool(known["plan"])

@@ -2,7 +2,7 @@
 
 call ─ journal has its end: replayed ─ else granted, or its user asked ─ `batos.tools.effects` sends it once ─ event `tool`
 
-What a tool answers is text of strangers: it is shown between marks as a passage of that origin, never as an instruction, and an answer
+What a tool answers is text of strangers. It is shown between marks as a passage of that origin, never as an instruction, and an answer
 cites it as it cites memory. Rehearsals, trials and replays have no hands: they see what the journal has.
 """
 
@@ -131,10 +131,10 @@ class ToolUse:
     # --- what is offered
 
     def offers(self) -> list[tuple[str, ToolDefinition]]:
-        """Return the tools that the mission may be offered, with their names `CONNECTION.TOOL`: none that a grant denies whatever the
-        arguments, and for a mission of the system's own only those that a grant allows. Where nothing may act they are offered, too: the
-        call that was wanted then says why it is not made. So does a tool that its user refused when he was asked: no other one is to do it
-        in its place."""
+        """Return the tools that the mission may be offered, with their names `CONNECTION.TOOL`. A tool that a grant denies whatever the
+        arguments is left out. For a mission of the system's own, so is each tool that no grant allows. Where nothing may act they are
+        offered, too: the call that was wanted then says why it is not made. So does a tool that its user refused when he was asked: no
+        other one is to do it in its place."""
         if self._toolbox is None:
             return []
         table, system = self._grants(), self._attempt.mission.origin == "system"
@@ -246,8 +246,8 @@ class ToolUse:
         return result
 
     async def _tried(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool) -> Any:
-        """Return what a call in a trial is answered. What the mission has asked for before is as it was; a tool that only reads is really
-        asked, where a grant lets it without a question; any other call is answered by a double of the tool, and so are all that follow it.
+        """Return what a call in a trial is answered. What the mission has asked for before is as it was. A tool that only reads is really
+        asked, where a grant lets it without a question. A double of the tool answers any other call, and all that follow it.
 
         :raises ToolsTied: where there is no double: the tool does not say what it answers.
         """
@@ -279,7 +279,7 @@ class ToolUse:
 
     async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *, gated: bool) -> list[Called]:
         """Make several calls that a model chose, one after the other, and return what came of each. Those that need their user's leave are
-        asked about together, before the first is made; so is one that acts twice where the mission has made the same one before."""
+        asked about together, before the first is made. So is one that acts twice where the mission has made the same one before."""
         self._note_repeats(calls)
         await self._ask_together(calls)
         done = []
@@ -613,8 +613,9 @@ def _same(one: PendingCall, other: PendingCall) -> bool:
 
 
 def _for_once(answer: str, pending: PendingCall, mission: str, *, alone: bool) -> GrantRecord:
-    """Return the grant that `once` or `no` makes, for this effect or for exactly this call in this mission; also where another answer's
-    would be too long. The user who answered has seen what would leave: what the mission reads meanwhile does not ask about it anew.
+    """Return the grant that `once` or `no` makes, for this effect or for exactly this call in this mission. It is also the grant where
+    another answer's would be too long. The user who answered has seen what would leave: what the mission reads meanwhile does not ask about
+    it anew.
 
     :param alone: True if the mission has the same call elsewhere, which a `no` to this one does not mean.
     """

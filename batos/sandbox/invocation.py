@@ -5,7 +5,7 @@ inference; then it resumes. Signals, cancellation, conflicts of the database and
 and everything it wrote is undone.
 
 A turn of a run is one such computation. It runs on the loop's own thread if it is expected to be short, else on a helper thread, which the
-loop awaits. A turn that exceeds the expectation is cut off: its worker is killed, and another one repeats the run up to there, off the
+loop awaits. A turn that exceeds the expectation is cut off. Its worker is killed, and another one repeats the run up to there, off the
 loop, with the answers that the first one got. A run depends only on its program, its arguments and these answers, so nothing is asked or
 done twice.
 """

@@ -1,8 +1,8 @@
 """The membrane: conversion of values between image and sandbox.
 
-An object goes in as a handle; only a handle that went in comes back as an object. Every value that comes out is checked: bounded in nodes
-and bytes (forty nested pairs of one list are 2**40 nodes), of plain types, without cycles. Nothing is ever taken from the attributes of a
-returned value: the sandbox can forge those.
+An object goes in as a handle; only a handle that went in comes back as an object. Every value that comes out is checked. It is bounded in
+nodes and bytes (forty nested pairs of one list are 2**40 nodes), of plain types, and without cycles. Nothing is ever taken from the
+attributes of a returned value: the sandbox can forge those.
 
 Slots written by methods change containers in place, so that their records keep their identity; if a method raises, all its writes are
 undone.

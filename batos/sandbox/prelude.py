@@ -1,14 +1,14 @@
 """Prelude: the part of the membrane that runs in the sandbox, as text for its interpreter, put before every method.
 
-It is a unit of work over slots: reads are cached; writes are held back until a message is sent or the method ends; containers are *loans*
+It is a unit of work over slots. Reads are cached. Writes are held back until a message is sent or the method ends. Containers are *loans*
 whose changes in place are found by comparing their `repr` (native, exact about types and order). It serves correctness, not safety: a
 method may use every name here, and the host trusts none of it.
 
 Host functions (see `invocation.py`): `_b_read(o, name)` answers `(kind, value)`, `_b_call(o, selector, args, kwargs, changes, above)` and
 `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`. Common cases have
-shorter forms, since each value that crosses costs: `_b_call(o, selector, args)` has nothing further to pass, and without `o` goes to the
-receiver of the run; an answer that is not a list is the value, and nothing was refreshed. A run answers its value alone if it wrote
-nothing and the value is plain, else `[value, changes]`; there, a change `[name, value]` is one of its receiver's.
+shorter forms, since each value that crosses costs. `_b_call(o, selector, args)` has nothing further to pass, and without `o` goes to the
+receiver of the run. An answer that is not a list is the value, and nothing was refreshed. A run answers its value alone if it wrote nothing
+and the value is plain, else `[value, changes]`. There, a change `[name, value]` is one of its receiver's.
 """
 
 ERRORS = [

@@ -1,9 +1,9 @@
 """Rewriter: from a method's source to the text that runs in the sandbox.
 
 The interpreter routes reads and calls on host objects, but not stores, and lacks some of Python. So loads, stores, deletions and calls on a
-possible object go through small helpers made for each name (`_b_h1(o)` for `o.title`, `_b_h2(o, a)` for `o.append(a)`): one call, each part
-evaluated once and in order, no text in quotes inside f-strings. `await e` is `e`, since the host awaits. A construct that cannot be
-rewritten is refused with a hint that a model can use.
+possible object go through small helpers made for each name: `_b_h1(o)` for `o.title`, `_b_h2(o, a)` for `o.append(a)`. Each is one call,
+with each part evaluated once and in order, and no text in quotes inside f-strings. `await e` is `e`, since the host awaits. A construct
+that cannot be rewritten is refused with a hint that a model can use.
 
 Before anything else, some constructs are put in a plainer form. Where a method imports fractions, its comparisons, conditions and sorts go
 through functions that know them: the interpreter asks no class for order or truth. Without that, a comparison would raise, and a fraction
@@ -347,8 +347,8 @@ BUILTINS = frozenset(dir(builtins))
 
 @dataclass(frozen=True)
 class Program:
-    """Text to run (`text`: helpers and method), its `selector`, the name of its `function`, the slots to send along, and the original line
-    of each line of `text`.
+    """Text to run (`text`: helpers and method). With it go its `selector`, the name of its `function`, the slots to send along, and the
+    original line of each line of `text`.
     """
 
     selector: str

@@ -132,8 +132,8 @@ class WorkerSession:
         self._worker = self.monty.worker_pid
 
     def load(self, image: bytes, greeting: Any = None) -> None:
-        """Have a fresh worker with a program loaded, which has had a first feed if it is given something to greet with: the pages and
-        the code that a feed needs are at hand then, where the next one is waited for."""
+        """Have a fresh worker with a program loaded, which has had a first feed if it is given something to greet with. Then the pages and
+        the code that a feed needs are at hand, where the next one is waited for."""
         from pydantic_monty import CollectString
 
         self.enter()
@@ -156,8 +156,8 @@ class WorkerSession:
         return await self._turns.of(functools.partial(self._alone, call), self.kill, stand_by=stand_by)
 
     async def short_turn(self, call: Callable[[], Any]) -> Any:
-        """Return the same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for
-        that.
+        """Return the same, for a call that is taken to be short and may be made again. The call runs here, on the loop's own thread, if the
+        thread is free for that.
 
         :raises Overdue: if it was not short. The worker is dead.
         """
@@ -296,8 +296,8 @@ class Workers:
         await self._loaded(image, session, stand_by=False)
 
     def give_back(self, session: WorkerSession, key: str, image: bytes) -> None:
-        """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn; sooner
-        if it needs one."""
+        """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn. The next one is
+        made ready sooner if the chain needs one."""
         other = self._used.pop(key, None)
         if other is not None:
             self.spawn(other.leave())

@@ -1,8 +1,8 @@
 """Adaptation: methods of the handbook and of the image, called with the inputs of a request and judged by its examples.
 
 A small model imitates the few methods that it is shown. Among thousands that it is not shown, one often does what is wanted under other
-words. Methods are found by what they do (semantics-based code search: Reiss 2009, doi:10.1109/ICSE.2009.5070525), adapted by their names,
-and kept or not (case-based reasoning: Aamodt and Plaza 1994, doi:10.3233/AIC-1994-7104). Words tell how likely each is.
+words. Methods are found by what they do (semantics-based code search: Reiss 2009, doi:10.1109/ICSE.2009.5070525). They are adapted by their
+names, and kept or not (case-based reasoning: Aamodt and Plaza 1994, doi:10.3233/AIC-1994-7104). Words tell how likely each is.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozense
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool, plain: bool) -> bool:
     """Return True for an aggregation that passes by chance rather than by sense.
 
-    Examples: it asks numbers or lists for their truth; it converts a text to a text; it takes the last text by alphabet; it loses entries
-    of a record by equal keys.
+    Examples: it asks numbers or lists for their truth, or converts a text to a text. Other examples: it takes the last text by alphabet, or
+    loses entries of a record by equal keys.
 
     :param by_itself: True if items are ordered by the answer itself.
     :param plain: True if the answer is an input, and not computed.

@@ -3,7 +3,7 @@
 Inputs, expressions of them and of their items (`batos.synthesis.terms`), and aggregations (`batos.synthesis.aggregations`) are searched
 for the goals of the examples (`batos.synthesis.targets`). What fits becomes a source, which the sandbox runs as a whole.
 
-Arguments are renamed while a method is composed, where a user's name is also one of ours: one may call an argument `n`, as idioms call
+Arguments are renamed while a method is composed, where a user's name is also one of ours. A user may call an argument `n`, as idioms call
 their variable. In the result both swap names (capture-avoiding substitution: Barendregt 1984, The Lambda Calculus, 2.1).
 """
 

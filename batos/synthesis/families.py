@@ -6,8 +6,8 @@ They stand in `method_families/*.txt`, each as
     a wording; another wording
         return the_body(of, the, method)
 
-Arguments have the names of `batos.synthesis.specification.signature`. Holes are words in capitals, filled anew in each task: `SLOT:number`
-and `OTHER:…` a slot and its kind, `FIELD:nfield` a field of records, `HELPER:of_number` a message to send, `K` a small number, `L` a
+Arguments have the names of `batos.synthesis.specification.signature`. Holes are words in capitals, filled anew in each task. `SLOT:number`
+and `OTHER:…` are a slot and its kind, `FIELD:nfield` a field of records, `HELPER:of_number` a message to send. `K` is a small number, `L` a
 letter. `products.txt` puts parts into frames.
 """
 

@@ -24,8 +24,8 @@ from batos.synthesis.word_costs import HOLES, KINDS, Spoken, channel, holes, pie
 
 _TELLS, _SELDOM = 0.4, 0.5  # weights of how well the handbook explains an idiom, and of how seldom methods use it
 _PLAIN, _DEMANDING = (-3.3, -1.8, -0.9, 0.0), (-2.4, -2.4, -2.4, -2.0, -0.9)
-"""Log likelihood of an idiom by how many of its own words the request says (none, one, two, ...): first for idioms that are always
-tried, then for idioms that demand words. Fitted to the methods of the handbook and for validation (docs/synthesis.md).
+"""Log likelihood of an idiom by how many of its own words the request says (none, one, two, ...). The first row is for idioms that are
+always tried, the second for idioms that demand words. Fitted to the methods of the handbook and for validation (docs/synthesis.md).
 """
 _MEANT = 60  # greatest number of request words that weigh idioms
 _WORDLESS = 0.8  # the highest cost of an idiom that needs no words, such as equality or a lookup by name

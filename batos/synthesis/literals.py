@@ -1,7 +1,7 @@
 """Literals of parts: texts, lists and records, found by inversion of what is expected.
 
 A text such as `text + ', ' + text2 + '!'` is read as parts and fixed pieces, in the cheapest way (string programs from examples: Gulwani
-2011, doi:10.1145/1926385.1926423). A list `[min(items), max(items)]` or a record of fixed names tells its entries, and each is looked for
+2011, doi:10.1145/1926385.1926423). A list `[min(items), max(items)]` or a record of fixed names tells its entries. Each entry is looked for
 among the parts (top-down by inverse semantics: Polozov and Gulwani 2015, doi:10.1145/2814270.2814310).
 """
 

@@ -1,9 +1,9 @@
 """Mutations: the methods that are one edit away from a draft, among which the right one is likely.
 
-The edits are those of generate-and-validate program repair: another operator, name, constant or function, a call put around an expression
-or taken away, a statement left out (GenProg, Weimer et al. 2009, doi:10.1109/ICSE.2009.5070536), and expressions of earlier drafts, since
-one often has what another lacks (the plastic surgery hypothesis, Barr et al. 2014, doi:10.1145/2635868.2635898). The guardian, the sandbox
-and the examples judge the results.
+The edits are those of generate-and-validate program repair (GenProg, Weimer et al. 2009, doi:10.1109/ICSE.2009.5070536). They are another
+operator, name, constant or function, a call put around an expression or taken away, and a statement left out. Expressions of earlier drafts
+are put in, too, since one draft often has what another lacks (the plastic surgery hypothesis, Barr et al. 2014,
+doi:10.1145/2635868.2635898). The guardian, the sandbox and the examples judge the results.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
 async def able(context: SearchContext, passed: Passed, *, about: float = 0.0) -> list[Group]:
     """Return sources that pass the examples, grouped by their outcomes elsewhere, the likeliest group first.
 
-    Sources that fail on the call that asked for the method are left out where others do not fail; so are sources that
-    answer every call alike.
+    Sources that fail on the call that asked for the method are left out where others do not fail. So are sources that answer every call
+    alike.
 
     :param about: see `groups`.
     """

@@ -1,6 +1,6 @@
 """Targets of a composed method: the values that its answer and its slots must have.
 
-Guards are preconditions of a change: the method answers False and changes nothing where one fails, as the handbook's methods do that
+Guards are preconditions of a change. Where one fails, the method answers False and changes nothing, as the handbook's methods do that
 change a slot and answer true. Bands are answers that a request spells out for ranges of a number: `cold below 10, mild below 22, else hot`
 becomes an idiom (`batos.synthesis.enumeration`).
 """

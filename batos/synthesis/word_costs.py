@@ -1,13 +1,13 @@
 """A noisy-channel model of how well the pieces of a method explain the words of a request, and the tables of idioms.
 
-Which words come of which pieces is learned from the handbook's methods and their purposes: as words of one language come of those of
-another (IBM model 1: Brown et al. 1993, https://aclanthology.org/J93-2003/; for code and words Yin and Neubig 2019,
-doi:10.18653/v1/P19-1447). Idioms with their words count as methods. Nothing is learned from users, so the model is the same in each
-process.
+Which words come of which pieces is learned from the handbook's methods and their purposes. Words come of pieces as words of one language
+come of those of another (IBM model 1: Brown et al. 1993, https://aclanthology.org/J93-2003/). Yin and Neubig (2019,
+doi:10.18653/v1/P19-1447) do so for code and words. Idioms with their words count as methods. Nothing is learned from users, so the model is
+the same in each process.
 
-Idioms stand in `idioms.txt` and `phrases.txt`: expressions in which `{it}` stands for the value, and `{number}`, `{text}`, `{items}`,
-`{record}`, `{flag}`, `{date}` and `{moment}` for another of that kind. Those of `phrases.txt` are many; each is looked at only where the
-request has one of each group of words that begins with `!`. All are constants: no client's text is among them.
+Idioms stand in `idioms.txt` and `phrases.txt`. They are expressions in which `{it}` stands for the value, and `{number}`, `{text}`,
+`{items}`, `{record}`, `{flag}`, `{date}` and `{moment}` for another of that kind. Those of `phrases.txt` are many; each is looked at only
+where the request has one of each group of words that begins with `!`. All are constants: no client's text is among them.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> No
 
 def remove(root: Root, name: str) -> None:
     """System transaction: remove a connection. What was done with it stays in the missions' journals, and it is remembered as it was, with
-    its methods: the last few may be put back where a message wants one (`batos.tools.known_places`).
+    its methods. The last few may be put back where a message wants one (`batos.tools.known_places`).
 
     :raises UnknownTool: if there is none of that name.
     """

@@ -180,8 +180,8 @@ class ToolCall:
     send: Callable[[Delivery], Awaitable[Any]]
     """Sends it once and returns a result that JSON can hold.
 
-    `ToolFailed` that is `sure` and an `EgressFailed` that was not sent mean that it surely did not happen; a `ToolFailed` that is not
-    `sure` is the tool's own answer, after which nothing is open; `InputRequired` asks the user; any other error leaves open whether it
+    A `ToolFailed` that is `sure` and an `EgressFailed` that was not sent mean that it surely did not happen. A `ToolFailed` that is not
+    `sure` is the tool's own answer, after which nothing is open. `InputRequired` asks the user. Any other error leaves open whether it
     happened.
     """
     seconds: float = 60.0

@@ -1,5 +1,5 @@
-"""The form in which a description that is not a schema becomes operations: a reader of usages, a model or its user fills it, and he sees it
-before it counts.
+"""The form in which a description that is not a schema becomes operations. A reader of usages, a model or its user fills it, and its user
+sees it before it counts.
 
 Of a program it holds arguments, of an API methods and paths. It names neither the program nor the server: those are its user's to name.
 A placeholder is a whole argument, or a whole part of a path; nothing passes a shell.
@@ -212,8 +212,8 @@ def _fault_of_request(operation: HttpOperation) -> str:
 def sieved(
     operations: Sequence[ProgramOperation | HttpOperation], text: str, *, rivals: Iterable[str] = ()
 ) -> tuple[list[ProgramOperation | HttpOperation], list[str]]:
-    """Return the operations of a model's form that count, and of the others why not: they are not valid, or their fixed words are not those
-    of the text. No class is milder than that of the request.
+    """Return the operations of a model's form that count, and of the others why not. Those are not valid, or their fixed words are not
+    those of the text. No class is milder than that of the request.
 
     :param text: what the model read.
     :param rivals: names that are taken.

@@ -1,7 +1,7 @@
 """Descriptions that are not a schema: what a program says of its usage, and pages about an API. They are read here; where the rules do not
 suffice, a model fills the form (`batos.mind.description_writer`). Nothing counts before its user has accepted it.
 
-A program runs in the jail of program connections, without network, and is asked for its usage only; of a page the text is read, in a
+A program runs in the jail of program connections, without network, and is asked for its usage only. Of a page the text is read, in a
 process of its own.
 """
 

@@ -26,7 +26,7 @@ class NoDouble(Exception):
 
 
 def double(schema: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> Any:
-    """Return an answer that fits a result schema: all properties are there, lists have two elements, and what has the name and the type of
+    """Return an answer that fits a result schema. All properties are there, lists have two elements, and what has the name and the type of
     an argument has its value.
 
     :raises NoDouble: if the schema does not say what an answer holds.

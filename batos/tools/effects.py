@@ -1,9 +1,15 @@
-"""The effects of one attempt at a mission: each call of a tool is done once, is replayed from the journal, or its user is asked.
+"""The effects of one attempt at a mission. Each call of a tool is done once, is replayed from the journal, or its user is asked.
 
 The order of durable steps is the promise. An effect that acts is INTENDED on disk before its first byte leaves, and its result is on
-disk before it is used. A process that dies in between leaves a doubt, which the next one resolves in this order: end what is left of it;
-send again what is keyed; send again what is idempotent, unless something later changed the same target; look, where a tool can; else ask
-the user whether it happened, is to be done again, or is left. An effect that only reads is sent again without a word.
+disk before it is used. An effect that only reads is sent again without a word.
+
+A process that dies in between leaves a doubt, which the next one resolves in this order:
+
+* end what is left of the effect
+* send again what is keyed
+* send again what is idempotent, unless something later changed the same target
+* look, where a tool can
+* otherwise ask the user whether the effect happened, is to be done again, or is left
 """
 
 from __future__ import annotations
@@ -460,7 +466,7 @@ async def _looked(look: Callable[[], Awaitable[Any]], seconds: float) -> str:
 
 
 async def end_request(record: EffectRecord) -> None:
-    """End a request that was cut off: kill the process that works on it, or wait until the time of a server that may is over."""
+    """End a request that was cut off. Kill the process that works on it, or wait until the time of a server that may work on it is over."""
     if record.process:
         end_process(record.process)
         return

@@ -1,4 +1,4 @@
-"""Questions of an MCP server to the user in the middle of a call: a form or a web page, as one question in words, and its answer.
+"""Questions of an MCP server to the user in the middle of a call, and their answers. A form or a web page becomes one question in words.
 
 A form has one level of fields with simple values. Its user answers a single field by the value, several by JSON or by lines of
 `field: value`. An answer that does not fit is asked for again, with the reason; nothing is sent then.

@@ -397,7 +397,8 @@ def _present(about: os.stat_result | None, path: str) -> os.stat_result:
 
 
 def _noted(descriptor: int, name: str, change: FolderChange, about: os.stat_result | None = None) -> tuple[FolderChange, bytes | None]:
-    """Return a change with the state of its file before it, and the content of that file; None if there is none, or it is too large."""
+    """Return a change with the state of its file before it, and the content of that file. The content is None if there is no file, or it is
+    too large."""
     about = about or beneath.look_at(descriptor, name)
     if about is None:
         return change, None

@@ -1,8 +1,12 @@
 """Constraints of a grant on the arguments of a call.
 
-A constraint belongs to the name of an argument, `*` to all arguments that are not named. It is a text (a pattern: `*` stands for any
-characters); another JSON value (the argument equals it); `true` (any value, or none); `false` (the argument is not given); or a JSON schema
-with the keywords of `KEYWORDS`.
+A constraint belongs to the name of an argument, `*` to all arguments that are not named. It has one of these forms:
+
+* a text: a pattern, in which `*` stands for any characters
+* `true`: any value, or none
+* `false`: the argument is not given
+* a JSON schema with the keywords of `KEYWORDS`
+* another JSON value: the argument equals it
 
 Constraints lean to the safe side. A list fits an allow if each of its values does, and a deny if one does. A path that goes back (`..`)
 fits no pattern of an allow, and a deny's pattern wherever it leads.

@@ -1,7 +1,7 @@
 """Questions that ask a user for leave: the literal payload of one call, or of several, and the grant that an answer makes.
 
-`once` lets only the effect that was asked about; `mission` makes a grant for this tool in this mission, `always` one for this tool with
-these arguments, `never` denies the tool. The payload stands between marks that its text cannot imitate, with characters that would not be
+`once` lets only the effect that was asked about. `mission` makes a grant for this tool in this mission, `always` one for this tool with
+these arguments. `never` denies the tool. The payload stands between marks that its text cannot imitate, with characters that would not be
 seen spelled out.
 """
 
@@ -100,7 +100,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def read_answers(text: str, count: int) -> tuple[str, ...] | None:
-    """Return the answer to each of the calls of a question, one of `ANSWERS`; None if the text is not an answer to all of them."""
+    """Return the answer to each of the calls of a question, one of `ANSWERS`. None if the text is not an answer to all calls."""
     text = " ".join(text.casefold().split())
     if word := _read(text):
         return (word,) * count
@@ -147,7 +147,7 @@ def grant_for(answer: str, pending: PendingCall, mission: str) -> GrantRecord | 
 
 
 def narrowed(arguments: Mapping[str, Any]) -> str:
-    """Return constraints that let the same call again with other texts: free text may vary, a file may be another one of its folder, all
+    """Return constraints that let the same call again with other texts. Free text may vary, a file may be another one of its folder, all
     else stays as it is, and nothing is added."""
     found = {name: _narrow(name, value) for name, value in arguments.items()}
     return canonical({**found, OTHERS: False})

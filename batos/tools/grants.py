@@ -1,7 +1,7 @@
 """Permission: which mission may call which tool with which arguments, by the grants of the image.
 
 A deny goes before an ask, an ask before an allow; within each, the first that fits decides. Where none fits, a user's mission asks, unless
-the tool only reads, in a connection that its user added; a mission of the system's own is refused.
+the tool only reads, in a connection that its user added. A mission of the system's own is refused.
 
 A mission collects three marks: it read untrusted text, it read private data, it acted outward. With all three, text of strangers could make
 it send away what is private. So the call that brings the third one, and each outward call after it, asks with its payload, even where a
@@ -170,8 +170,8 @@ def collected_marks(records: Iterable[EffectRecord], tool: Callable[[str], ToolD
 
 
 def third_mark(marks_before: frozenset[str], tool: ToolDefinition) -> bool:
-    """Return True if a call must be asked about for the mission's marks: with it the mission has all three, and the call brings the last
-    of them, or acts outward."""
+    """Return True if a call must be asked about for the mission's marks. With the call the mission has all three marks, and the call brings
+    the last one, or acts outward."""
     return marks_before | marks_of(tool) == MARKS and (marks_before != MARKS or tool.outward)
 
 

@@ -40,8 +40,13 @@ _NAMES = tuple(tool.name for tool in TOOLS)
 
 
 class HttpConnector:
-    """Connector of one origin. Options beside those of `HttpSender`: `key_header` (the header in which the API takes a key by which it does
-    a request once); `classes` (class of an effect by tool); `look` and `undo` (another tool by tool).
+    """Connector of one origin.
+
+    Options beside those of `HttpSender`:
+
+    * `key_header`: the header in which the API takes a key by which it does a request once
+    * `classes`: class of an effect by tool
+    * `look` and `undo`: another tool by tool
     """
 
     def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:

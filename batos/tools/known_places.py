@@ -108,8 +108,8 @@ def withdraw(root: Root, name: str) -> None:
 
 
 def listed(root: Root) -> list[KnownPlace]:
-    """Return the places that may be proposed, but for connections that are there: listed ones, removed ones, and those that come with
-    BAT OS; each name once."""
+    """Return the places that may be proposed, but for connections that are there. They are listed ones, removed ones, and those that come
+    with BAT OS; each name once."""
     wires = [json.loads(text) for text in (root.get("known_places") or {}).values()]
     found = [KnownPlace(ConnectionSpec(one["name"], one["kind"], one["place"], one["options"]), one["line"], LISTED) for one in wires]
     for name, obj in (root.get("removed_connections") or {}).items():

@@ -1,9 +1,9 @@
 """Which machine a connection belongs to, where several kernels serve one image.
 
-A program, a folder, a server that is started as a process and an address of loopback are things of one machine: of that where their
-connection was added. An address elsewhere can be reached from all, one of loopback also from other kernels of the same machine. A call is
-made on the machine of its connection, and an effect in doubt is resolved there: no other kernel can look, end the process that may be at
-it still, or has the notes of a folder's changes. A mission that needs one is handed over to it.
+A program, a folder, a server that is started as a process and an address of loopback are things of one machine. That is the machine where
+their connection was added. An address elsewhere can be reached from all, one of loopback also from other kernels of the same machine. A
+call is made on the machine of its connection, and an effect in doubt is resolved there. No other kernel can look, or end the process that
+may be at it still. No other kernel has the notes of a folder's changes. A mission that needs one is handed over to it.
 
 Where one daemon has the image to itself, its machine has no name (`""`), and nothing is kept or asked.
 """
@@ -66,7 +66,8 @@ def _is_loopback(url: str) -> bool:
 
 
 def placed(spec: ConnectionSpec, here: str) -> ConnectionSpec:
-    """Return a new connection with its machine: the one that its user named, else the one where it is added if it is of one machine.
+    """Return a new connection with its machine. That is the one that its user named, else the one where the connection is added if it is of
+    one machine.
 
     :param here: name of this machine; "" where one daemon has the image.
     """
@@ -128,9 +129,9 @@ def adopt(root: Root, here: str) -> list[str]:
 
 
 def machine_of(root: Root, mission: MissionRecord) -> str:
-    """Return the other machine that a mission has to be thought on, as far as it is known before: that of the connection that it was handed
-    over for; else, that it sends a message to; else, that a grant of its own names. "" if this kernel will do: of connections of several
-    machines that grants name, one of its own is enough to begin.
+    """Return the other machine that a mission has to be thought on, as far as it is known before. It is that of the connection that the
+    mission was handed over for, else of one that the mission sends a message to. Else it is that of one that a grant of the mission's own
+    names. "" if this kernel will do: of connections of several machines that grants name, one of its own is enough to begin.
     """
     wanted = (_machine_of(root, names) for names in _connections_of(root, mission))
     return next((there for there in wanted if there is not None), "")

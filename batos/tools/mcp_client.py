@@ -130,9 +130,15 @@ class Talk:
 class McpConnector:
     """A connection to one MCP server. `place` is a command line or a URL.
 
-    Options: `env` and `headers` (values may name secrets); `trust`, to believe its annotations; `classes`, by tool a class or a table of
-    `class`, `look`, `undo` and `key`; `private`, if its results hold what is the user's; `login`, options of OAuth; `reach`, further
-    origins that it may reach wherever they are (an authorization server at home); `seconds`, of one call.
+    Options:
+
+    * `env` and `headers`: values may name secrets
+    * `trust`: to believe its annotations
+    * `classes`: by tool a class, or a table of `class`, `look`, `undo` and `key`
+    * `private`: if its results hold what is the user's
+    * `login`: options of OAuth
+    * `reach`: further origins that it may reach wherever they are (an authorization server at home)
+    * `seconds`: of one call
     """
 
     def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:

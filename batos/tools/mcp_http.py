@@ -1,8 +1,8 @@
 """Streamable HTTP to an MCP server: the SDK's transport over a guarded client, as in `batos.tools.egress`.
 
 The address that is checked is the address that is connected to. A request that fails is answered here, by an error of the protocol that
-says how it failed and whether it had left: raised instead, it would end the connection and every other call on it. Nothing is compressed,
-and no answer is larger than the bound.
+says how it failed and whether it had left. Raised instead, the failure would end the connection and every other call on it. Nothing is
+compressed, and no answer is larger than the bound.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ _DEEPEST = 20
 
 
 class OpenApiConnector:
-    """Connector of an API that an OpenAPI document describes. The place is a file or a URL. Options beside those of `HttpSender`: `server`
-    (the URL of the API; needed where the document names none, another origin than its own, or, in a file, one that is not public),
-    `classes`, `look`, `undo`.
+    """Connector of an API that an OpenAPI document describes. The place is a file or a URL.
+
+    Options beside those of `HttpSender` are `classes`, `look`, `undo` and `server`, the URL of the API. `server` is needed where the
+    document names none, another origin than its own, or, in a file, one that is not public.
     """
 
     def __init__(self, spec: ConnectionSpec, services: ConnectorServices) -> None:

@@ -1,7 +1,7 @@
 """Security schemes of OpenAPI documents: which secret an API asks for, and the option of `batos tools add` that gives it.
 
-A scheme's secret is never a parameter that a model fills in: it is an option of the connection, which names a secret of its user's. So is
-a header or cookie that operations require.
+A scheme's secret is never a parameter that a model fills in. It is an option of the connection, which names a secret of its user's. So is a
+header or cookie that operations require.
 """
 
 from __future__ import annotations

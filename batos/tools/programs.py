@@ -1,7 +1,7 @@
 """Program connections: one program of this machine with fixed arguments, in a jail; a call fills its placeholders.
 
 A launcher (`program_launcher.py`) is started when a call is prepared, and waits. So the process is known, and written into the effect's
-record, before anything runs; it runs when the call is sent, and never if it is not.
+record, before anything runs. The program runs when the call is sent, and never if the call is not sent.
 """
 
 from __future__ import annotations
@@ -119,9 +119,16 @@ class CommandTemplate:
 class ProgramConnector:
     """The connector of kind `program`. It offers one tool, `run`, with a parameter for each placeholder of the command.
 
-    Options: `classes` ({"run": "reads", "idempotent" or "acts"}); `dashes` (False); `env` ({VARIABLE: text}, where {secret:NAME} is put
-    in); `folders` (list of paths that may be read and changed, or with `:ro` only read); `memory_mib` (4096); `network` (False); `seconds`
-    of one call; and `without_walls` (False), which runs the program also where the kernel lacks a wall.
+    Options:
+
+    * `classes` ({"run": "reads", "idempotent" or "acts"})
+    * `dashes` (False)
+    * `env` ({VARIABLE: text}, where {secret:NAME} is put in)
+    * `folders` (list of paths that may be read and changed, or with `:ro` only read)
+    * `memory_mib` (4096)
+    * `network` (False)
+    * `seconds` of one call
+    * `without_walls` (False), which runs the program also where the kernel lacks a wall
     """
 
     options: tuple[str, ...] = _OPTIONS
@@ -447,8 +454,8 @@ def refuse_shell(words: Sequence[str]) -> None:
 
 
 def _takes_text(option: str, fish: bool) -> bool:
-    """Return True if the word after an option is run: after `-c` or `-ec`, and in fish after `-C`, `--command` and `--init-command`, which
-    may be shortened.
+    """Return True if the word after an option is run. That is so after `-c` or `-ec`, and in fish after `-C`, `--command` and
+    `--init-command`, which may be shortened.
     """
     if fish and option.startswith("--") and len(option) > 2:
         return any(whole.startswith(option[2:]) for whole in ("command", "init-command"))

@@ -1,8 +1,8 @@
 """Sealed text: what a tool answers, as a plan gets it (`batos.mind.tool_plans`).
 
 Numbers, truth values and texts of a closed type (an enumeration, a date) are plain. Any other text is sealed: the plan holds an object that
-stands for it, and the text never enters the sandbox. So it can be neither compared nor cut, nor be part of another text; readers with a
-type answer what a plan may know of it, and whole it may go to where texts go: a prompt, a free text of a tool, its own connection.
+stands for it, and the text never enters the sandbox. So it can be neither compared nor cut, nor be part of another text. Readers with a
+type answer what a plan may know of it. Whole it may go to where texts go: a prompt, a free text of a tool, its own connection.
 
 Here are the object, sealing by a schema, and where a sealed text may go. All of it is plain code over values.
 """
@@ -146,8 +146,8 @@ def check_no_formatted(value: Any) -> None:
 
 
 def check_destination(connection: str, places: Collection[str], given: Mapping[str, Any]) -> None:
-    """Check that sealed texts go only where texts may go: whole, to a free text of any tool, or back to the connection that said it; never
-    to an argument that says where.
+    """Check that sealed texts go only where texts may go. Each may go whole, to a free text of any tool, or back to the connection that
+    said it. None may go to an argument that says where.
 
     :param connection: the one that is called.
     :param places: its arguments that say where.

@@ -1,7 +1,7 @@
 """LoRA adapters: check that one fits its base, translate it for Ollama, and fuse it into its base.
 
-PEFT adapters are translated to GGUF here and not by Ollama, which reorders `lora_A` of q_proj and k_proj where `lora_B` is meant
-(convert/convert_llama_adapter.go, v0.17.4): the model loads and answers nonsense. It also knows two architectures only.
+PEFT adapters are translated to GGUF here and not by Ollama. Ollama reorders `lora_A` of q_proj and k_proj where `lora_B` is meant
+(convert/convert_llama_adapter.go, v0.17.4), so that the model loads and answers nonsense. It also knows two architectures only.
 
 Fusing merges an adapter into its base, so that an expert has weights of its own and stays resident beside others. It works on the base's
 GGUF, a tensor at a time: memory for the largest one, disk for the whole in half precision. It needs the `gguf` package, which reads

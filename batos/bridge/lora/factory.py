@@ -1,7 +1,7 @@
 """The LoRA factory: builds experts in `lora_staging` into Ollama models, and records each in the image.
 
 Each expert goes through intended, built, or refused. The intent is durable before any work begins, every step may be repeated, and the
-result is durable before the expert answers: a kill between any two steps costs nothing but time.
+result is durable before the expert answers. So a kill between any two steps costs nothing but time.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. BAT OS reads it w
 their headers must be checked before a heavier library touches them.
 
 Re-quantising keeps weights in blocks of another kind: as exact, some larger, and faster to read. A CPU evaluates a prompt on Q8_0 nearly
-twice as fast as on Q4_1: for Q4_1, llama.cpp multiplies one row at a time and not matrices; Ollama quantises nothing that is quantised
+twice as fast as on Q4_1. For Q4_1, llama.cpp multiplies one row at a time and not matrices. Ollama quantises nothing that is quantised
 already. So a base that a package holds in such blocks is rewritten on its way in.
 """
 
@@ -101,7 +101,8 @@ def read_header(path: Path) -> Header:
 
 
 def read_keys(beginning: bytes) -> dict[str, Any]:
-    """Return the keys at the start of a GGUF file, as far as they are in the data: keys after a vocabulary may lie beyond its end.
+    """Return the keys at the start of a GGUF file, as far as they are in the data. Keys after a vocabulary may lie beyond the end of the
+    data.
 
     :raises Malformed: if it is none.
     """

@@ -180,7 +180,7 @@ class Staging:
 
 
 def staging_folder(override: str, data: Path) -> Path:
-    """Return the folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data
+    """Return the folder of experts. It is the one named in the settings, else that of the checkout BAT OS runs from, else one in the data
     folder.
     """
     if override:

@@ -1,9 +1,9 @@
 """The rules about attributes: named plainly, by a literal in getattr, in a template of format, and in a class pattern.
 
-attribute: only public attributes that belong to values and objects.
-dynamic: attributes by literal names, one-argument type, whole super sends.
-format: str.format only with a literal template of plain fields.
-pattern: match statements look at shapes and builtin types, not at attributes.
+* attribute: only public attributes that belong to values and objects.
+* dynamic: attributes by literal names, one-argument type, whole super sends.
+* format: str.format only with a literal template of plain fields.
+* pattern: match statements look at shapes and builtin types, not at attributes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rules about writing slots.
 
-store: a method writes its own slots, by plain statements. Most of it is found by the effect analysis.
-covenant: a method that writes sets `self._p_changed = True` after the last write, on every way out.
-covenant-order: that is the last thing that a method does.
+* store: a method writes its own slots, by plain statements. Most of it is found by the effect analysis.
+* covenant: a method that writes sets `self._p_changed = True` after the last write, on every way out.
+* covenant-order: that is the last thing that a method does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RULE = Rule(
     asks="A method that has written slots or containers of self sets `self._p_changed = True` after the last write. "
     "It does so on every way out: return, end of the body, through `finally`, handlers and loops. Aliases, elements, loop variables, "
     "inner functions and objects that were "
-    "stored before count; a way out by an error needs none, since the writes are dropped.",
+    "stored before count. A way out by an error needs none, since the writes are dropped.",
     why="The Persistence Covenant: what was changed must be saved, and a reader must see where.",
     accepted="def add(self, item):\n    if item in self.items:\n        return False\n    items = self.items\n    items.append(item)\n"
     "    self._p_changed = True\n"

@@ -109,9 +109,8 @@ def raises_its_way_out(node: ast.While) -> bool:
 
 RULE = Rule(
     ID,
-    asks="No loop without a reachable way out: `while True` with break, return or an expected error; conditions that the body changes; "
-    "iterators "
-    "that end; no method that only sends itself.",
+    asks="Every loop has a reachable way out. That is a break, a return or an expected error in `while True`, a condition that the body "
+    "changes, or an iterator that ends. No method only sends itself.",
     why="Such a method runs until its worker is killed.",
     accepted="def steps(self, n):\n    count = 0\n    while True:\n        if n <= 1:\n            return count\n        n //= 2\n"
     "        count += 1",

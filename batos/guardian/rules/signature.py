@@ -66,8 +66,8 @@ def _is_literal(node: ast.expr) -> bool:
 
 RULE = Rule(
     ID,
-    asks="The method's first parameter is `self`, without a default; its defaults are literals; no definition has type parameters, and "
-    "none a decorator, but that an inner function may keep its results by `cache` or `lru_cache` of functools.",
+    asks="The method's first parameter is `self`, without a default; its defaults are literals. No definition has type parameters, "
+    "and none a decorator, with one exception. An inner function may keep its results by `cache` or `lru_cache` of functools.",
     why="Defaults, decorators and type parameters are evaluated when a method is installed, before any call and outside every limit.",
     accepted="def scale(self, by=2, *, names=('a', 'b')):\n    return self.size * by, names",
     refused="def scale(self, by=[1].copy()):\n    return self.size * by[0]",

@@ -1,10 +1,10 @@
 """The rules for methods that call tools.
 
-tools: tools of connections are called by their names in the text, `self.tools.CONNECTION.TOOL(…)`, where the policy grants that.
-tool-loop: a literal says how often a tool that acts is called, at most. Found by the effect analysis.
-tool-place: what one connection answers does not say where another one reads or changes something. Found by the effect analysis.
-secret: a method holds no text that stands for a secret.
-sealed: what a tool answers does not say where anything is done, and a plan writes no slot. Found by the effect analysis.
+* tools: tools of connections are called by their names in the text, `self.tools.CONNECTION.TOOL(…)`, where the policy grants that.
+* tool-loop: a literal says how often a tool that acts is called, at most. Found by the effect analysis.
+* tool-place: what one connection answers does not say where another one reads or changes something. Found by the effect analysis.
+* secret: a method holds no text that stands for a secret.
+* sealed: what a tool answers does not say where anything is done, and a plan writes no slot. Found by the effect analysis.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ _TABLE = {
 TOOLS = Rule(
     _ID,
     asks="`self.tools.CONNECTION.OPERATION(…)` stands only where the policy grants the capability `tools`, and names a connection and "
-    "a tool that are there. There it is written in full and called on the spot: neither the connections nor their tools are used as "
+    "a tool that are there. There it is written in full and called on the spot. Neither the connections nor their tools are used as "
     "values, and `call_` is told its tool by a literal.",
-    why="A method acts outside only where its user has taught it so, and its text shows to which tools it may send; each call is granted, "
+    why="A method acts outside only where its user has taught it so, and its text shows to which tools it may send. Each call is granted, "
     "journaled and done once besides.",
     accepted="def note(self, text):\n    return self.notebook.entry_for_(text)",
     refused='def note(self, text):\n    return self.tools.notes.write(path="a.txt", text=text)',
@@ -197,8 +197,9 @@ TOOLS = Rule(
 
 LOOP = Rule(
     _LOOP,
-    asks="A tool that does more than read is called in a loop only if a literal bounds the rounds: `range(3)`, `orders[:10]`, a list that "
-    "is written out; never in a `while` loop, in a function that is passed on, or in a method or function that calls itself.",
+    asks="A tool that does more than read is called in a loop only if a literal bounds the rounds. Such a literal is `range(3)`, "
+    "`orders[:10]`, or a list that is written out. The tool is never called in a `while` loop, in a function that is passed on, or in a "
+    "method or function that calls itself.",
     why="What a place answers, or a slip, must not decide how often something is done in the world.",
     accepted='def tidy(self):\n    for order in self.tools.shop.list_orders()["late"][:10]:\n        self.tools.shop.cancel(order["id"])',
     refused='def tidy(self):\n    for order in self.tools.shop.list_orders()["late"]:\n        self.tools.shop.cancel(order["id"])',
@@ -208,8 +209,8 @@ LOOP = Rule(
 
 PLACE = Rule(
     _PLACE,
-    asks="A path in a folder or on a server, or an address, is not a text of what another connection answered; numbers made of it "
-    "may be one.",
+    asks="A path in a folder or on a server, or an address, is not a text of what another connection answered. Numbers made of "
+    "that answer may be in a path or an address.",
     why="A page must not choose which file is written or which address is asked. Within one connection a path that it listed is handed "
     "back to it: it reaches nothing else.",
     accepted='def keep(self, url, path):\n    page = self.tools.web.fetch(url=url)["text"]\n'
@@ -223,7 +224,8 @@ PLACE = Rule(
 SEALED = Rule(
     SEALED_ID,
     asks="This holds where the policy has the capability `sealed`. No answer of a tool, also of the same connection, is part of an "
-    "argument that says where (a path, an address); what `number_in_` and `one_of_` read of it may be. Such a method writes no slot.",
+    "argument that says where (a path, an address). What `number_in_` and `one_of_` read of the answer may be "
+    "part of such an argument. Such a method writes no slot.",
     why="A plan is written from the brief alone. Free texts that tools answer are sealed, and never enter the sandbox: so what a page says "
     "cannot choose the next call. The rule finds early what the run would refuse.",
     accepted='def plan(self):\n    page = self.tools.web.fetch(url="https://a.example")["text"]\n'
