@@ -155,8 +155,8 @@ def _former_note(name: str, source: str, spelled: Callable[[str], str] = str) ->
         return f"{spelled(name)} (from {source}) is a former name of {now}; write {now}, since the next version refuses the former name"
     if name in former.LIMITS:
         return (
-            f"{spelled(name)} (from {source}) is no longer a setting: this version still uses it, and the next one refuses it. "
-            "Take it out, or ask in an issue for a setting"
+            f"{spelled(name)} (from {source}) is no longer a setting. This version still uses it, and the next one refuses it; "
+            "take it out, or ask in an issue for a setting"
         )
     return ""
 
