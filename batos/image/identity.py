@@ -8,7 +8,8 @@ A start first names the next epoch in the file, too, then commits it, then names
 A process that dies in between leaves what acts able to act, and what is suspended, suspended.
 
 Where several kernels serve one image, each machine has an epoch of its own, in the image and in the file in its data folder. The first
-start on a further machine finds no file. It may not act before it is seen that another kernel which serves the same image does (`join`).
+start on a further machine finds no file. The machine may not act before it is seen that another kernel which serves the same image acts
+(`join`).
 
 The image of a server may be put back to an older state within one run of a daemon, where all epochs agree: see `ActMarks`.
 """

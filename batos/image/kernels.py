@@ -1,6 +1,6 @@
 """Kernels: the register of the daemons that serve one image together, and which of them leads.
 
-Each start of a daemon is a *run* with a name that never recurs. It is the name of its machine, and the number of its registration
+Each start of a daemon is a *run* with a name that never recurs. The name joins that of its machine and the number of its registration
 (*epoch*). Its record says where it answers and what it can do. That a kernel is *gone* is one write here that meets a conflict with its own
 beat; who is silent is only guessed elsewhere (`batos.cluster.presence`). A kernel that is gone, or has no record, never comes back under
 that name. Functions of the root are short system transactions, or reads.

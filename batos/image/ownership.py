@@ -82,8 +82,8 @@ def owner_of(mission: Any) -> str:
 
 
 def free(root: Root, mission: Any) -> bool:
-    """Return True if this kernel may take up a mission, or end it. The mission has no owner, or is its own, or that of a kernel that is
-    gone."""
+    """Return True if this kernel may take up a mission, or end it. It may where the mission has no owner, or is its own, or that of a
+    kernel that is gone."""
     if not (me := kernels.me(root)):
         return True
     owner = owner_of(mission)

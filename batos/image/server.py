@@ -143,8 +143,8 @@ MARK = "commit"
 
 
 def bound_sessions(storage: Any, idle_s: float = IDLE_S) -> None:
-    """Let PostgreSQL end a session that stands still in the middle of a commit, so that others go on. It is that of a machine that lost its
-    power.
+    """Let PostgreSQL end a session that stands still in the middle of a commit, so that others go on. Such a session is left by a machine
+    that lost its power.
 
     :param idle_s: seconds after which it does.
     """

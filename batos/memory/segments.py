@@ -367,8 +367,8 @@ class StoredSegment(Persistent):
 
 
 WHEN, NUMBER, FIRST_PERSON, LIVED = 4, 8, 16, 32
-"""Flags of a chunk beside QUESTION and SUMMARY. The chunk names a time; it names a number; its speaker talks about themselves; it comes
-from a mission, not from a document.
+"""Flags of a chunk beside QUESTION and SUMMARY. In order: the chunk names a time; it names a number; its speaker talks about themselves; it
+comes from a mission, not from a document.
 """
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")

@@ -103,7 +103,8 @@ class MissionSweep:
         self._turn: Iterator[str] = iter(())
 
     def may_take(self, record: MissionRecord) -> bool:
-        """Return True if this kernel may take up a mission. It can think it, or end it since its time is over or its user cancelled it."""
+        """Return True if this kernel may take up a mission. It may where it can think the mission, or end it since its time is over or its
+        user cancelled it."""
         return self.may_claim(record) or _is_to_end(record)
 
     def begins(self, record: MissionRecord) -> bool:

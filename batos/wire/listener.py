@@ -190,7 +190,7 @@ class Authority:
             path = self._backups / named if isinstance(request, BackupRequest) else Path(named)
             if not await asyncio.to_thread(_is_within, path, self._folders):
                 raise PathRefused(
-                    f"{request.op}: {named!r} is in no folder that this client may name. These are the data folder and what the "
+                    f"{request.op}: {named!r} is in no folder that this client may name. Allowed are the data folder and what the "
                     f"daemon's setting `wire.folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
                 )
 
