@@ -8,7 +8,7 @@ Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside 
 only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of a slot misses and `__getattr__` loads the
 object. The class's own methods look for a slot first (`_Replaceable`).
 
-Delegation looks up a message that an object does not answer itself. It looks in the object's own slots first, then in the parents, depth
+Delegation looks up a message that an object does not answer itself. It looks in the object's slots first, then in the parents, depth
 first, left to right, each object once (Self: Ungar and Smith, OOPSLA 1987). Cycles and diamonds are harmless. A ghost's `__dict__` is
 empty, so an object with an empty one is activated before the lookup.
 """
