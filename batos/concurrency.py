@@ -177,9 +177,9 @@ class SingleFlight(Generic[T]):
     """Deduplication of work: callers that ask for the same key while its work is under way share one task. All methods are called on the
     loop's thread.
 
-    A caller that is cancelled does not cancel the work. Work that has ended is no longer under way, even before its callbacks have run: a
-    caller in the very turn of the loop in which it ends begins it anew. So no caller ever waits for a task that is done. An await of such a
-    task (or of a `shield` around it) does not yield. A loop around it would keep the callbacks from running for ever.
+    A caller that is cancelled does not cancel the work. Work that has ended is no longer under way, even before its callbacks have run. A
+    caller in the very turn of the loop in which the work ends begins it anew. So no caller ever waits for a task that is done. An await of
+    such a task (or of a `shield` around it) does not yield. A loop around it would keep the callbacks from running for ever.
     """
 
     def __init__(self, name: str) -> None:

@@ -86,8 +86,8 @@ EXIT_IMAGE_FAILED = 70
 """The exit code of a daemon whose storage failed: EX_SOFTWARE of sysexits.h."""
 
 EXIT_STALLED = 62
-"""The exit code of a daemon whose loop stalled. It is also the number of the signal that then ends the daemon (`batos.supervision`): one of
-the real-time signals, 34 to 64, that nothing else uses."""
+"""The exit code of a daemon whose loop stalled. It is also the number of the signal that then ends the daemon (`batos.supervision`). It is
+one of the real-time signals, 34 to 64, that nothing else uses."""
 
 
 class BatosError(Exception):
@@ -440,8 +440,15 @@ class EmbedderFailed(BatosError):
 class ProvisioningFailed(InferenceFailed):
     """The model of an inference cannot be provided. Provisioning retries every `ProvisionLimits.retry_s`; the attempt is not repeated.
 
-    `cause` is one of: disk_full; registry (it cannot be reached, or will not give the model); model_missing (no registry has it); recipe (a
-    Modelfile or a file that it names); truncated, server_error, refused, malformed (what Ollama did instead); stopping; internal.
+    `cause` is one of:
+
+    * disk_full;
+    * registry (it cannot be reached, or will not give the model);
+    * model_missing (no registry has it);
+    * recipe (a Modelfile or a file that it names);
+    * truncated, server_error, refused, malformed (what Ollama did instead);
+    * stopping;
+    * internal.
     """
 
     code = "provisioning_failed"

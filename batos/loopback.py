@@ -57,7 +57,7 @@ def address_of(address: str, setting: str, what: str) -> tuple[str, int]:
         raise EndpointError(f"setting {setting}: {address!r} is not a valid host:port; name 127.0.0.1:PORT")
     if not found.is_loopback:
         raise EndpointError(
-            f"{what} served on loopback only, and {address!r} can be reached by other machines: name 127.0.0.1:PORT in the setting "
+            f"{what} served on loopback only, and {address!r} can be reached by other machines. Name 127.0.0.1:PORT in the setting "
             f"{setting}, and come from elsewhere through an SSH tunnel"
         )
     return str(found), int(port)

@@ -46,7 +46,7 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield (
             "missions.attempts",
             f"a mission that dies with a change of the system is FAILED after {attempts} deaths, and the change is taken back after "
-            f"{deaths}: no attempt is left to the mission without the change; raise missions.attempts above {deaths}",
+            f"{deaths}. No attempt is left to the mission without the change; raise missions.attempts above {deaths}",
         )
 
 

@@ -29,8 +29,8 @@ def one_arena() -> bool:
 def give_memory_back() -> bool:
     """Return free memory between used blocks to the system. Return True if there was any.
 
-    Call it after work that used much memory for a while: without this, the process would keep its freed memory as long as anything
-    above it is used.
+    Call it after work that used much memory for a while. Without this, the process would keep its freed memory as long as anything above it
+    is used.
     """
     trim = getattr(_libc, "malloc_trim", None)
     return trim is not None and bool(trim(0))

@@ -2,9 +2,9 @@
 
 A thread notices the stall, writes the stacks of all threads to the log, and exits with `EXIT_STALLED`. Code in C that keeps the
 interpreter's lock (a regular expression that backtracks for hours) lets no thread run, and no signal handler of Python's. So a small
-process beside the daemon (`batos.watcher`) receives each beat of the loop, too. If none comes it sends a signal whose handler is set in
-C: `faulthandler` writes the stacks to standard error, then `_exit` is called with the signal's number. That is why the exit code is the
-number of a real-time signal.
+process beside the daemon (`batos.watcher`) receives each beat of the loop, too. If none comes it sends a signal whose handler is set in C.
+`faulthandler` writes the stacks to standard error, then `_exit` is called with the signal's number. That is why the exit code is the number
+of a real-time signal.
 
 Reports to the service manager use systemd's protocol, a datagram of `NAME=value` lines (sd_notify(3)). Without `NOTIFY_SOCKET` nothing
 is sent, and a manager that does not listen does no harm.

@@ -46,7 +46,7 @@ class StallDetector:
 
 
 def main(pid: int, limit_s: float, number: int) -> None:
-    """Hear the beats of a process; return when it has ended, or was ended: by the signal `number`, or by SIGKILL where that does not do."""
+    """Hear the beats of a process. Return when it has ended, or was ended: by the signal `number`, or by SIGKILL where that does not do."""
     standing, beats = StallDetector(limit_s), 0
     while True:
         heard = _heard(standing.look_s)

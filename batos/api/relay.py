@@ -2,10 +2,10 @@
 
     look ─ missions of others that are watched here ─ one `watch` each at their kernels' endpoints ─ `Events.relay`
 
-There is one connection to each kernel that is needed, and one subscription to a mission, however many watch it here; it ends with the
-mission, with the last who watches, and where another kernel takes the mission up: then it goes on there. Before a kernel is believed, it
-is asked for its name: another daemon may listen at the same address of this machine. One that cannot be reached costs only what is live:
-ends, questions and pauses come by the image (`batos.missions.mission_news`).
+There is one connection to each kernel that is needed, and one subscription to a mission, however many clients watch it here. A subscription
+ends with the mission or with its last watcher. Where another kernel takes the mission up, the subscription ends, too, and goes on there.
+Before a kernel is believed, it is asked for its name: another daemon may listen at the same address of this machine. One that cannot be
+reached costs only what is live: ends, questions and pauses come by the image (`batos.missions.mission_news`).
 """
 
 from __future__ import annotations

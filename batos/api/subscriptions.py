@@ -69,8 +69,8 @@ class Subscriptions:
     def _look_after(self) -> None:
         """End the watches of some clients that have left; each call checks the next ones.
 
-        The daemon notices that a client has left only by sending to it, and a mission that is paused or asks its user sends nothing:
-        clients that watched it and left would be kept, and counted, for as long as it waits.
+        The daemon notices that a client has left only by sending to it. A mission that is paused or asks its user sends nothing. So clients
+        that watched such a mission and left would be kept, and counted, for as long as it waits.
         """
         now = asyncio.get_running_loop().time()
         for (id, client), watch in list(itertools.islice(self._open.items(), _SEEN_AT_A_TIME)):

@@ -1,4 +1,4 @@
-"""Drain: the end of a daemon that leaves its work to the other kernels of the image, or to its next start, with nothing cut off.
+"""Drain: the end of a daemon that leaves its work to the image's other kernels, or to its next start, with nothing cut off.
 
 take up nothing, hand the lead over ─ missions under way end, for so long ─ stop: what is left is given back, and does not count as tried
 

@@ -181,7 +181,7 @@ class ModelRuntime:
     async def _digest_now(self, model: str) -> str:
         """Return the digest of a model as the image knows it, without waiting for an Ollama that is away, or for a build.
 
-        What an Ollama has before its models were built is not published: the other kernels would be held to a model that is about to go.
+        What an Ollama has before its models were built is not published. The other kernels would be held to a model that is about to go.
 
         :raises InferenceFailed: if it cannot be used now.
         """
@@ -497,8 +497,8 @@ class ModelRuntime:
 
         if others := self._image.read(_other_kernels):
             raise InvalidInput(
-                f"{', '.join(others)} {'serve' if len(others) > 1 else 'serves'} this image, too: all think with the same models; "
-                f"set inference.model of each of them to {name!r}, stop them all, and start them again"
+                f"{', '.join(others)} {'serve' if len(others) > 1 else 'serves'} this image, too: all think with the same models. "
+                f"Set inference.model of each kernel to {name!r}, stop them all, and start them again"
             )
         async with self._one_choice:
             before, chosen = self.chosen, self._chosen(name)

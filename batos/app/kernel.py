@@ -156,7 +156,7 @@ class Kernel:
         self._stop.make(failure)
 
     def drain(self, grace_s: float | None = None) -> int:
-        """Take up no missions any more, leave the lead and all that waits to other kernels, let the missions under way end; then make
+        """Take up no missions any more, and leave the lead and all that waits to other kernels. Let the missions under way end, then make
         `ended` return.
 
         :param grace_s: seconds for the missions under way; None: the setting `daemon.shutdown_s`.

@@ -1,7 +1,7 @@
 """Work that one kernel alone does: the system's own loops, schedules, folders, notices, and the upkeep of memory and image.
 
-A daemon that has its image to itself does it from its start to its end. Of several kernels on one image the leader does, and another one
-after it: so the work may begin and end several times in the life of a daemon. Each stage of the start hands its part of the work in here
+A daemon that has its image to itself does it from its start to its end. Of several kernels on one image the leader does it, and later the
+next leader. So the work may begin and end several times in the life of a daemon. Each stage of the start hands its part of the work in here
 (`LeadWork.add`). What the work commits as the leader is fenced (`batos.image.fence`).
 
 A part that begins here is made anew each time, or may run again: what it knows is in the image.
@@ -44,8 +44,8 @@ class LeadWork:
         """True if this daemon has the image to itself."""
 
     async def add(self, life: Lifetime, begin: Begin, look: Callable[[Root], object] | None = None) -> None:
-        """Add a part of the work. A daemon that has the image to itself begins it now, for that lifetime; of several kernels each begins
-        it whenever it gains the lead (`led`), after the parts that were added before.
+        """Add a part of the work. A daemon that has the image to itself begins the part now, for that lifetime. Each of several kernels
+        begins the part whenever the kernel gains the lead (`led`), after the parts that were added before.
 
         :param look: sees what other kernels committed, as long as the work is done.
         """

@@ -362,8 +362,8 @@ class MemoryRuntime:
 class RequestedFiles:
     """Files of one request to read. The caller waits for them, or closes the request.
 
-    The ingest tells the fate of each file. Where the lead of several kernels moves in between, it may not come to that: so after a silence
-    the image is asked which files wait no more.
+    The ingest tells the fate of each file. Where the lead of several kernels moves in between, the ingest may not tell it. So after a
+    silence the image is asked which files wait no more.
     """
 
     def __init__(self, image: LivingImage, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:

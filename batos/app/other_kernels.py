@@ -80,8 +80,8 @@ class OtherKernels:
         return {} if self._news is None else self._news.owners
 
     async def live(self, record: MissionRecord) -> Facts:
-        """Return the facts about a mission that another kernel thinks through which only that one knows, with its name as `kernel`; nothing
-        for any other mission."""
+        """Return the facts about a mission that only its kernel knows, where another kernel thinks it through, with that kernel's name as
+        `kernel`. Return nothing for any other mission."""
         name = record.kernel
         if self._news is None or record.is_final or name in ("", self._membership.name):
             return {}

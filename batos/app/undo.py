@@ -91,8 +91,8 @@ class UndoRunner:
     async def undo(self, asked: UndoRequest) -> Reply:
         """Undo a mission, or redo it. The undo goes on even if its caller is cancelled.
 
-        :returns: all undone `missions`, newest first; `objects`; the `documents` that come or go; `already`, if there was nothing to do;
-            `effects`, if any stand in the world, which no undo takes back.
+        :returns: all undone `missions`, newest first; `objects`; the `documents` that come or go; `already`, if there was nothing to do.
+            Also `effects`, if any stand in the world; no undo takes them back.
         :raises UndoConflict: if later work depends on the mission, without `cascade`, or other missions than expected would be undone.
         :raises InvalidInput: if the mission is not COMPLETE and is not a lesson that left examples.
         :raises HistoryGone: if the changes are older than the last pack.
@@ -112,8 +112,8 @@ class UndoRunner:
 
         :param state: the new state of the change, `UNDONE` or `DISABLED`.
         :param effect: figures of the change's watch.
-        :returns: `number` and `objects`; `already`, if there was nothing to do; `refused`, if the change was only proposed and is
-            refused now; for a change of the kind `provide`, the deleted `models`, or the reason why that `waits`.
+        :returns: `number` and `objects`; `already`, if there was nothing to do; `refused`, if the change was only proposed and is refused
+            now. For a change of the kind `provide`, also the deleted `models`, or the reason why that `waits`.
         :raises UndoConflict: if later work depends on the change.
         :raises UnknownChange: if no change has that number.
         :raises InvalidInput: if the change was refused.

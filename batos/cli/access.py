@@ -1,5 +1,5 @@
-"""The verbs `keys`, `console` and `doors`: CURVE keys with their roles; the link to the web console with its sessions; address and token of
-the interfaces for clients of other makers."""
+"""The verbs `keys`, `console` and `doors`. `keys` handles CURVE keys with their roles, `console` the link to the web console with its
+sessions. `doors` shows address and token of the interfaces for clients of other makers."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def console(
     info = ask(endpoint(connect), lambda client: client.info())
     if not info.get("console"):
         raise ConfigError(
-            "this daemon serves no console: the setting console.enabled is off, or what it needs is not installed "
-            "(pip install 'batos[console]'), or another program has the address doors.listen; `batos run --console` says which"
+            "this daemon serves no console: console.enabled is off, its packages are not installed (pip install 'batos[console]'), "
+            "or another program has the address doors.listen. `batos run --console` says which"
         )
     from batos.console.access import token_of  # imported late: only this verb needs it
 

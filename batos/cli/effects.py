@@ -94,8 +94,8 @@ def _hint(listed: list[dict[str, Any]], output: Output) -> None:
         output.note(f"what became of it is said with: batos effects settle {key} --happened | --again | --leave", "yellow")
     elif any(one["state"] == "INTENDED" for one in listed):
         output.note(
-            "INTENDED is under way, or was cut off; then its mission asks as soon as nothing can be working on it any more: after the "
-            "seconds of one call (--seconds, tools.call_s) for a place elsewhere",
+            "INTENDED is under way, or was cut off. If it was cut off, its mission asks as soon as nothing can be working on it any more. "
+            "For a place elsewhere, that is after the seconds of one call (--seconds, tools.call_s)",
             "dim",
         )
 

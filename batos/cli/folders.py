@@ -58,8 +58,8 @@ def folders(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List watched folders, whose new and changed files become missions; add, show, pause, resume or remove a folder, or make missions of
-    its present files (run)."""
+    """List watched folders, whose new and changed files become missions. Or add, show, pause, resume or remove a folder, or make missions
+    of its present files (run)."""
     output = Output(as_json)
     _check(action, name, brief, options)
     reply = _asked(action, str(name), brief or "", options, endpoint(connect))

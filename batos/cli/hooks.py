@@ -55,7 +55,7 @@ def hooks(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List hooks, which make missions of requests by other programs (GitHub, Home Assistant, curl); add, show, pause, resume or remove a
+    """List hooks, which make missions of requests by other programs (GitHub, Home Assistant, curl). Or add, show, pause, resume or remove a
     hook, or give it another secret (roll)."""
     output = Output(as_json)
     _check(action, name, brief, options)

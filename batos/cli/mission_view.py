@@ -323,8 +323,11 @@ def called(result: dict[str, Any]) -> list[str]:
 def doubts(result: dict[str, Any]) -> list[str]:
     """Return the doubts about a result, a line each.
 
-    Doubts are: all answers were refused and this is the best one; parts did not fit into the prompt; methods were written for the
-    mission (with the command that shows what to teach).
+    Doubts are:
+
+    * all answers were refused and this is the best one;
+    * parts did not fit into the prompt;
+    * methods were written for the mission (with the command that shows what to teach).
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
     if left := result.get("left_out"):

@@ -1,6 +1,6 @@
 """Verbs about models: `models`, `experts` and `train`.
 
-`models` shows the state of each model, the models to think with, and the choice of one; while models are pulled or built, the progress of
+`models` shows the state of each model, the models to think with, and the choice of one. While models are pulled or built, the progress of
 every layer. `experts` is about LoRA experts.
 """
 

@@ -81,7 +81,7 @@ def notices(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List the channels of notices; add one; show, test, pause, resume or remove it; or list sent notices (log), and say that you have seen
+    """List the channels of notices, or add, show, test, pause, resume or remove one. Or list sent notices (log), and say that you have seen
     those that may not have arrived (settle)."""
     output = Output(as_json)
     _check(action, name, place, options)

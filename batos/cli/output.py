@@ -128,7 +128,7 @@ class Output:
         self._table(columns, [[_text(cell, (styles or {}).get(cell, "")) for cell in row] for row in texts])
 
     def _table(self, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-        """Print rows as a table; on a terminal that is too narrow for it, each row as a block of lines, so that no cell is cut."""
+        """Print rows as a table. On a terminal that is too narrow for it, print each row as a block of lines, so that no cell is cut."""
         if not _fits(columns, rows, self.console.width):
             self._blocks(columns, rows)
             return

@@ -1,7 +1,11 @@
 """The verb `service`: a systemd unit that keeps a daemon running, for this user or for the machine.
 
-The hardening allows what BAT OS itself needs: landlock and seccomp, by which a worker for generated methods gives up its rights
-(systemd 252 has no group for them); executable memory, since models run code made at run time; devices, since a GPU is one.
+The hardening allows what BAT OS itself needs:
+
+* landlock and seccomp, by which a worker for generated methods gives up its rights (systemd 252 has no group for them);
+* executable memory, since models run code made at run time;
+* devices, since a GPU is one.
+
 Only the main process may notify the manager, so that no child can.
 """
 

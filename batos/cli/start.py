@@ -1,4 +1,4 @@
-"""Start of the daemon from a command line, without typer and rich: a daemon that runs for months does not keep them in memory (5 MB).
+"""Start of the daemon from a command line without typer and rich, which a daemon would keep in memory for months (5 MB).
 
 `batos run` as typer knows it has the same options. It serves whatever `flags_of` does not read: `--help`, `--supervise`, and wrong usage,
 for which it has the message.

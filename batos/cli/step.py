@@ -1,4 +1,4 @@
-"""The verb `step`: enter a mission that failed, look around, mend it, and let it go on; or run one method and look at its lines."""
+"""The verb `step`: enter a mission that failed, look around, mend it, let it go on. Or run one method and look at its lines."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def discard_output() -> None:
 
 
 def _fill(number: int, mode: int) -> None:
-    """Open nothing in the place of a stream that was closed: else a socket or a file would come to be there, and be printed into."""
+    """Open nothing in the place of a stream that was closed. Else a socket or a file would take its place, and be printed into."""
     try:
         os.fstat(number)
     except OSError:

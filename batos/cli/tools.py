@@ -37,7 +37,7 @@ def tools(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List connections, add one, show or call its tools, test whether they changed, accept that, or remove it; or let a copied image act
+    """List connections, add one, show or call its tools, test whether they changed, accept that, or remove it. Or let a copied image act
     again (resume). Or manage the places that BAT OS proposes for missing connections (offer, offers, withdraw)."""
     output = Output(as_json)
     _check(action, name, arguments)
@@ -241,8 +241,8 @@ def _hints(one: Reply) -> list[str]:
     hints = []
     if leaking:
         hints.append(
-            "what its tools tell is private and may hold text of strangers, and what they are asked leaves: they ask first, also to read; "
-            f"`batos allow {name}.{asking[0]['name']} --leaks` lets that one"
+            "what its tools tell is private and may hold text of strangers, and what they are asked leaves. So they ask first, also "
+            f"to read. `batos allow {name}.{asking[0]['name']} --leaks` lets that one"
         )
     elif acting:
         hints.append(f"what acts asks first; `batos allow {name}.{acting[0]['name']}` lets that one")

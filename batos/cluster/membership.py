@@ -155,8 +155,8 @@ class Membership:
         return [one for one in self._known if one.name != self.name and not one.gone]
 
     def alive(self) -> list[KernelInfo]:
-        """Return the other kernels that have given a sign of life since this one looks: what is only left in the register of a copied
-        image never does."""
+        """Return the other kernels that have given a sign of life since this one looks. A kernel that is only left in the register of a
+        copied image never gives one."""
         return [one for one in self.others() if one.name in self._silence.heard]
 
     def everyone(self) -> list[KernelInfo]:

@@ -2,9 +2,8 @@
 
 Each accept writes the head of the chain of missions. Where several kernels accept at once, all but one of their commits would meet a
 conflict and be tried again. So a kernel holds an advisory lock for the length of a group of system transactions, as long as others are
-registered. It holds another lock for each replay of a mission that met a conflict: else a mission could lose against those of other
-kernels again and again. A turn is a courtesy, and no part of the proof: who does not get it in time, or is without a session, commits
-without.
+registered. It holds another lock for each replay of a mission that met a conflict. Else a mission could lose against those of other kernels
+again and again. A turn is a courtesy, and no part of the proof: who does not get it in time, or is without a session, commits without.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Figures of a comparison: wins with an exact interval, costs with bootstrapped ones, and what they allow to say. Pure functions.
 
-The share of wins is of the pairs that were decided, without ties. Its interval is the exact binomial one (Clopper and Pearson), 95 %: the
-variant is better if all of it lies above one half, worse if all of it lies below. With fewer than six decided pairs no result can say so.
-Costs are means over the pairs that completed on both sides; the interval of the difference is a percentile bootstrap over the pairs, 95 %,
-2,000 resamples of a fixed seed.
+The share of wins is of the pairs that were decided, without ties. Its interval is the exact binomial one (Clopper and Pearson), 95 %. The
+variant is better if the whole interval lies above one half, worse if all of it lies below. With fewer than six decided pairs no result can
+say so. Costs are means over the pairs that completed on both sides. The interval of the difference is a percentile bootstrap over the
+pairs, 95 %, 2,000 resamples of a fixed seed.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class _Cost(NamedTuple):
 def estimated(root: Root, variant: Variant, items: Sequence[Mapping[str, Any]], judge: str, limits: CompareLimits) -> dict[str, Any]:
     """Return what a comparison will probably cost: `inferences`, `tokens`, `minutes`, and `large` where its user is to be asked first.
 
-    A recorded mission costs nothing on the side of what there is, and what it cost then on the other; a given brief costs the mean of
-    the persona's missions on both, and a direct one the mean of an inference.
+    A recorded mission costs nothing on the side of what there is, and what it cost then on the other side. A given brief costs the mean of
+    the persona's missions on both sides. A direct brief costs the mean of an inference.
     """
     found = [_cost_of(root, ledger.mission_of(root, item["mission"])) for item in items if "mission" in item]
     others = found or [

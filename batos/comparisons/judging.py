@@ -1,7 +1,7 @@
 """Judging of pairs: by their user, who sees which is which only afterwards; by ALFRED, in both orders; by rules.
 
-A pair whose sides say the same is a tie, and one of which one side failed goes to the other: no judge is asked about these. ALFRED is asked
-twice, with the sides in either order; where his two answers differ, the pair is a tie, and the report counts it as a disagreement.
+A pair whose sides say the same is a tie. A pair of which one side failed goes to the other side. No judge is asked about such pairs. ALFRED
+is asked twice, with the sides in either order. Where his two answers differ, the pair is a tie, and the report counts it as a disagreement.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def newest_first(root: Root) -> Iterator[UvmObject]:
 
 
 def described(record: UvmObject) -> dict[str, Any]:
-    """Return a comparison as plain values, without its pairs: `id`, `number`, `state`, `reason`, `spec`, `seed`, `begun`, `ended`,
+    """Return a comparison as plain values, without its pairs. They are `id`, `number`, `state`, `reason`, `spec`, `seed`, `begun`, `ended`,
     `promoted` (number of the change; 0: none) and `note`."""
     names = ("id", "number", "state", "reason", "spec", "seed", "begun", "ended", "promoted", "note")
     told = {name: getattr(record, name) for name in names}

@@ -1,4 +1,4 @@
-"""Report of a comparison: how far it is, its figures and its pairs; and the next pair for a user who judges without knowing the sides."""
+"""Report of a comparison: how far it is, its figures and its pairs. Also the next pair for a user who judges without knowing the sides."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runner of comparisons: one at a time, behind users' missions, each pair thought through in two mirrors of the image.
 
 What is paid for, each pair and each judgement are durable when they are there. So a comparison that was killed, stopped or out of its
-budget goes on where it was, and pays nothing twice. Nothing in a mirror reaches the image or acts outside: a recorded mission sees what its
-tools answered then, and a thought that would call a tool anew is left out, with the reason.
+budget goes on where it was, and pays nothing twice. Nothing in a mirror reaches the image or acts outside. A recorded mission sees what its
+tools answered then. A thought that would call a tool anew is left out, with the reason.
 """
 
 from __future__ import annotations

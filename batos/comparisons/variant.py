@@ -1,7 +1,11 @@
 """Variants: what a comparison sets against what there is. A variant is plain values, is applied in a mirror, and is promoted in the image.
 
-There are four kinds, which may come together: other slots of a persona (of a codex file, or one by one); another persona in its place;
-another model (its slot `model`); other settings of thought.
+There are four kinds, which may come together:
+
+* other slots of a persona (of a codex file, or one by one);
+* another persona in its place;
+* another model (its slot `model`);
+* other settings of thought.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Former names of settings. This version accepts each of them, with a warning; the next one does not, and this module goes.
 
-Until then `queue_limit` was a setting of its own; now it is `missions.queue`. `curate_alike` is not a setting any more: it is a default of
+Until then `queue_limit` was a setting of its own; now it is `missions.queue`. `curate_alike` is not a setting any more. It is a default of
 `CuratorLimits`, and a value that is given under the former name still replaces it.
 """
 

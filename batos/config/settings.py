@@ -65,7 +65,7 @@ class ImageSettings(SettingsSection):
         ge=0,
         le=36_500,
         description="age in days from which a mission is kept as one line (about 1 KB), unless it was rated, taught "
-        "or followed up; 0: at the next upkeep",
+        "or followed up. 0: at the next upkeep",
     )
     kernels: Literal["one", "many"] = Field(
         "one",
@@ -130,8 +130,8 @@ class InferenceSettings(SettingsSection):
         "auto",
         min_length=1,
         max_length=64,
-        description="set of models in use: embedded, workstation, or a profile of profiles.toml in the data folder; auto: the best chat "
-        "model of the user's own Ollama that fits inference.memory_bytes, else embedded",
+        description="set of models in use: embedded, workstation, or a profile of profiles.toml in the data folder. With auto, the best "
+        "chat model of the user's own Ollama that fits inference.memory_bytes, else embedded",
     )
     model: Speakers = Field(
         (), max_length=65, description="model that all personas speak with, or PERSONA=MODEL for one persona; empty: the profile's models"
@@ -174,8 +174,8 @@ class InferenceSettings(SettingsSection):
         "",
         max_length=256,
         pattern=r"^$|^[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
-        description="host:port of a model registry; if a mission needs an ability that no local model has, BAT OS offers models of the "
-        "registry, then of the shipped catalogue; plain HTTP on loopback, HTTPS elsewhere; empty: no registry",
+        description="host:port of a model registry, asked by plain HTTP on loopback, HTTPS elsewhere; empty: no registry. If a mission "
+        "needs an ability that no local model has, BAT OS offers models of the registry, then of the shipped catalogue",
     )
 
 
@@ -248,7 +248,7 @@ class WireSettings(SettingsSection):
     folders: Folders = Field(
         (),
         max_length=64,
-        description="folders, besides the data folder, in which clients may name files to read and folders to write into; the daemon's own "
+        description="folders, besides the data folder, in which clients may name files to read and folders to write into. The daemon's own "
         "user at an ipc:// endpoint may name any",
     )
     secret_key: HomePath = Field(
@@ -270,7 +270,7 @@ class ConsoleSettings(SettingsSection):
     enabled: Literal["auto", "on", "off"] = Field(
         "auto",
         description="whether the HTTP server has the pages of the web console (`batos console`); auto: if the server runs and "
-        "Jinja is installed; on (`batos run --console`): the daemon does not start without them",
+        "Jinja is installed. With on (`batos run --console`), the daemon does not start without them",
     )
     listen: str = Field("", max_length=64, description="second host:port of the HTTP server, on loopback; empty: `doors.listen` alone")
 

@@ -53,8 +53,8 @@ def load(
     """Return the settings in force.
 
     :param flags: values of the command line by name, with its section or former; `None` and `()` count as not given.
-    :param config_file: a settings file that must exist; without it `BATOS_CONFIG`, else `batos.toml` in the working
-        folder or in the data folder, is read if it is there.
+    :param config_file: a settings file that must exist. Without it `BATOS_CONFIG`, else `batos.toml` in the working folder or in the data
+        folder, is read if it is there.
     :param environ: the environment; `os.environ` if left out.
     :raises ConfigError: for a setting that does not exist, or a value that it cannot have, with its source and what is allowed.
     """
@@ -155,7 +155,7 @@ def _former_note(name: str, source: str, spelled: Callable[[str], str] = str) ->
         return f"{spelled(name)} (from {source}) is a former name of {now}; write {now}, since the next version refuses the former name"
     if name in former.LIMITS:
         return (
-            f"{spelled(name)} (from {source}) is no longer a setting: this version still uses it, and the next one refuses it; "
+            f"{spelled(name)} (from {source}) is no longer a setting. This version still uses it, and the next one refuses it; "
             "take it out, or ask in an issue for a setting"
         )
     return ""

@@ -2,6 +2,6 @@
 (`batos.doors.server`).
 
 It has no rights of its own: `api_client` sends its questions to the dispatcher as requests of the wire. `access` and `login` decide who may
-ask; `pages` and its neighbours draw the pages; `live_events` updates them; `server` loads them with the first one; `connections` bounds who
-is served.
+ask. `pages` and its neighbours draw the pages, and `live_events` updates them. `server` loads these modules with the first page.
+`connections` bounds who is served.
 """

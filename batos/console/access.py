@@ -4,8 +4,8 @@ Three things are checked of each request, before anything else is done with it:
 
 * its Host is an address that the server listens at: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) has another;
 * no page of another origin made it: `Origin` and `Sec-Fetch-Site` say so, and browsers let no page forge them;
-* at a page of the console, it carries the cookie of an open session, which only the token opens; at an interface for clients, the token
-  itself (`batos.doors.access`).
+* at a page of the console, it carries the cookie of an open session, which only the token opens. At an interface for clients, it carries
+  the token itself (`batos.doors.access`).
 
 Sessions are kept in the data folder. A restart ends none, and restores none that was ended. A browser holds a random key in its cookie; the
 file holds only a keyed hash of it, made with the token. So reading the file admits no one, and another token ends every session.

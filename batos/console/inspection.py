@@ -70,7 +70,7 @@ async def _revisions(seat: PageContext, oid: str) -> tuple[list[Reply], str]:
 
 
 async def _author(seat: PageContext, mission: str) -> str:
-    """Return the page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" if it was
+    """Return the page of the mission that made a revision or was undone or redone in it, or of a change of the loop's. Return "" if it was
     neither.
     """
     id = mission.removeprefix("undo:").removeprefix("redo:")

@@ -1,5 +1,5 @@
-"""Checks of the installation: Python, packages, variables, data folder, sandbox, memory for trainings; and of what a daemon holds: who can
-read its files, its image, its endpoints, its settings in combination.
+"""Checks of the installation: Python, packages, variables, data folder, sandbox, memory for trainings. Also checks of what a daemon holds:
+who can read its files, its image, its endpoints, its settings in combination.
 """
 
 from __future__ import annotations

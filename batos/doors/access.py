@@ -1,8 +1,8 @@
-"""Access to the doors, checked before any route, and the way of each request: to a page of the console, or to an interface for clients.
+"""Access to the doors, checked before any route, and the way of each request to a page of the console or an interface for clients.
 
 A page wants the session of a browser, and no interface takes one. So no page of another site can use what a browser holds. An interface
-wants the token. Chat clients send it in different ways: as an API key (`Authorization: Bearer`), as the password of the address
-(`http://batos:TOKEN@127.0.0.1:5758`), or, those that know neither, in the path (`http://127.0.0.1:5758/token/TOKEN`).
+wants the token. Chat clients send it in different ways: as an API key (`Authorization: Bearer`), or as the password of the address
+(`http://batos:TOKEN@127.0.0.1:5758`). Clients that know neither send it in the path (`http://127.0.0.1:5758/token/TOKEN`).
 
 Below `/hooks/` no token is asked for: each hook has a secret of its own, which is checked where its body is. There, and only there, names
 are valid, too, that the hook's user gave it: what a tunnel brings in carries the tunnel's name.

@@ -1,8 +1,8 @@
 """Feed of events: what happens to missions, as server-sent events at `/v1/events`, for those who show it or act on it.
 
 A reader says which kinds of events he wants, and of which missions. What he does not read in time is dropped, and a `gap` says so. The last
-events are kept in memory while there are readers, and some time after: one who comes back with `Last-Event-ID` gets what he missed, or a
-`gap`. Nothing of it outlives the process.
+events are kept in memory while there are readers, and some time after. A reader who comes back with `Last-Event-ID` gets what he missed, or
+a `gap`. Nothing of it outlives the process.
 """
 
 from __future__ import annotations

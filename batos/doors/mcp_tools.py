@@ -1,7 +1,7 @@
 """Tools that BAT OS gives MCP clients: their schemas, their hints, and the way from a call to a reply. Knows nothing of the protocol.
 
-The hints say the worst that a tool may do, in the words of the protocol, as the classes of effects have it (docs/tools.md): a mission may
-act outside by whatever tools its user granted, so `submit`, `answer` and `send` may destroy and reach outside.
+The hints say the worst that a tool may do, in the words of the protocol, as the classes of effects have it (docs/tools.md). A mission may
+act outside by whatever tools its user granted. So `submit`, `answer` and `send` may destroy and reach outside.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ _NONE_NAMED = 'None is named: the setting doors.send names them (`doors.send = [
 def covers(pattern: str, target: str, message: str) -> bool:
     """Return True if a pattern of the setting `doors.send` names a message to an object.
 
-    The object is named by its very path, the message with `*` for any characters: paths lead on from object to object, and a pattern over
+    The object is named by its very path, the message with `*` for any characters. Paths lead on from object to object, and a pattern over
     them would name more than its user sees. For messages that change methods or forget, `*` does not stand.
     """
     path, _, wanted = pattern.rpartition(".")
@@ -370,8 +370,8 @@ def _told(outcome: MissionOutcome) -> McpReply:
 
 
 def _plain_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of a model, without what says nothing and costs the client's model tokens: titles made of names, the docstring
-    of the whole, and null, which is the same as leaving a field out."""
+    """Return the JSON schema of a model, without what says nothing and costs the client's model tokens. Left out are titles made of names,
+    the docstring of the whole, and null, which is the same as leaving a field out."""
     found: dict[str, Any] = _plain(model.model_json_schema())
     del found["description"]
     return found

@@ -1,7 +1,7 @@
 """Models of the doors: their names, and how OpenAI and Ollama list and describe them.
 
 `batos` and `batos:PERSONA` are missions. `batos:plain` is the model that the personas are made of, `batos:PERSONA:NAME-vN` an expert, each
-asked directly; an expert has the name that `batos experts` prints, behind `batos:`. The embedder has its own name.
+asked directly. An expert has the name that `batos experts` prints, behind `batos:`. The embedder has its own name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The daemon's HTTP server: its sockets on loopback, what is served there, its end.
 
-At rest there are only sockets that listen. The web server and what is behind it are loaded with the first connection; the console's pages
+At rest there are only sockets that listen. The web server and what is behind it are loaded with the first connection. The console's pages
 are loaded when the first page is asked for.
 """
 

@@ -1,8 +1,8 @@
 """Backups and forks of an image in a file, made beside the running daemon.
 
 A backup is full or incremental; repozo writes it, and restoring it proves it. A fork is the whole image as of a
-moment, as a file of its own for another daemon. A file of transactions is only ever appended to: the image as of a
-moment is the part before the first transaction after that moment, with history, seals and checksums.
+moment, as a file of its own for another daemon. A file of transactions is only ever appended to. So the image as of a moment is the part
+before the first transaction after that moment, with history, seals and checksums.
 
 All functions block for seconds: call them in a thread. They read the image's file and never write to it.
 `UpkeepProgress` is written by that thread and read by the loop's thread.
@@ -85,8 +85,8 @@ _CHUNK = 1 << 20
 
 
 def _opened(path: str, mode: str = "r") -> IO[Any]:
-    """Open a file for repozo, which would overwrite any file of that name, or the target of a link: all files but its
-    lists must be new."""
+    """Open a file for repozo, which would overwrite any file of that name, or the target of a link. So all files but its lists must be
+    new."""
     if mode == "a":
         return io.TextIOWrapper(private_files.extend(path))
     if "w" in mode:
@@ -128,9 +128,9 @@ def backup(
     :param full: True for a whole backup, False for the part that was appended since the last one. After a pack it is
         whole in any case.
     :param before: id of a transaction that was committed before the call and must be in it.
-    :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and the findings of the proof:
-        `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged` (methods that differ from what was audited,
-        transactions that differ from what was written; the image itself has the same damage), `tid`.
+    :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and the findings of the proof. They are
+        `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged` and `tid`. `damaged` has methods that differ from what was audited, and
+        transactions that differ from what was written. The image itself has the same damage.
     :raises ImageError: if it cannot be written, its proof fails, or others may write into the folder; a bad backup is
         removed again.
     """
@@ -376,8 +376,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         missions in it.
     :raises HistoryGone: for a moment before the last pack, or before the image existed.
     :raises InvalidInput: for a folder that is not an absolute path.
-    :raises ImageError: if the folder has an image or its blobs already, others may write into it, or it cannot be
-        written; nothing is left of the fork.
+    :raises ImageError: if the folder has an image or its blobs already, others may write into it, or it cannot be written. Nothing is left
+        of the fork.
     """
     if not folder.is_absolute():
         raise InvalidInput(f"{str(folder)!r} is not an absolute path; the daemon does not know which folder you are in")

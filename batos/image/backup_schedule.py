@@ -62,15 +62,14 @@ class BackupSet(NamedTuple):
 
     begun: float
     """Time of the whole backup, in seconds since the epoch; 0 for increments whose whole one is gone. It comes from the names, which are in
-    order also after a clock was ahead; for names from the future, from the times of the files."""
+    order also after a clock was ahead. For names from the future, it comes from the times of the files."""
     newest: float
     files: tuple[pathlib.Path, ...]
     """The newest first, so that a half removed set is still one."""
 
 
 def plan_of(settings: Settings, uri: str) -> BackupPlan:
-    """Return the plan of the settings for the image at a URI; an empty plan for an image on a server, which is backed
-    up there."""
+    """Return the plan of the settings for the image at a URI. The plan is empty for an image on a server, which is backed up there."""
     every_h = settings.backup.every_h if file_path(uri) is not None else 0.0
     keep_s = settings.backup.keep_days * _DAY_S
     return BackupPlan(

@@ -1,8 +1,8 @@
 """Storage wrapper that adds checksums, in the manner of zc.zlibstorage, around the storage that the URI names.
 
-Every record is stored with a checksum, which is checked whenever the record leaves: for a load, a view of the past,
-an iterator, conflict resolution. In a file the transactions are sealed, too (`batos.image.checksums`). A mismatch
-raises `ImageDamaged`, which names the record, its class and its writer as far as they are known.
+Every record is stored with a checksum, which is checked whenever the record leaves. It leaves for a load, a view of the past, an iterator,
+or conflict resolution. In a file the transactions are sealed, too (`batos.image.checksums`). A mismatch raises `ImageDamaged`, which names
+the record, its class and its writer as far as they are known.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class CheckedStorage:
         raise self.damaged(
             oid,
             b"",
-            f"is not where {self.name}.index says; the index was dropped and is built anew when the daemon is started again; "
+            f"is not where {self.name}.index says. The index was dropped and is built anew at the next start; "
             f"if that does not help, the file is damaged: {REMEDY}",
         ) from cause
 

@@ -1,13 +1,13 @@
 """Checksums of records, transactions and the index of an image's file.
 
-A checksum stands where a reader that does not know of it does not look: behind the last pickle of a record, and
-behind the pickle of a transaction's extension. So every tool of ZODB reads the file as before. A record still ends
-with a full stop, as pickles do: by it `fsrecover` finds the next whole transaction behind a damaged one.
+A checksum stands where a reader that does not know of it does not look. It stands behind the last pickle of a record, and behind the pickle
+of a transaction's extension. So every tool of ZODB reads the file as before. A record still ends with a full stop, as pickles do: by it
+`fsrecover` finds the next whole transaction behind a damaged one.
 
 A *seal* is the checksum of a transaction. It covers the transaction's id and status, the mission's id and the note in
-its header, and the ids of the objects that it wrote. It does not cover positions, which are in the file twice anyway:
-so it stays valid when a pack, or a tool of ZODB, copies the transaction to another place. FileStorage leaves room for
-it at `tpc_begin`; it is filled in before `tpc_vote` writes the transaction.
+its header, and the ids of the objects that it wrote. It does not cover positions, which are in the file twice anyway. So it stays valid
+when a pack, or a tool of ZODB, copies the transaction to another place. FileStorage leaves room for it at `tpc_begin`; it is filled in
+before `tpc_vote` writes the transaction.
 
 FileStorage trusts its index but for the last few records. One wrong entry would show an old revision as the current
 one, unnoticed. An index without a valid checksum is discarded, and the file is read instead.

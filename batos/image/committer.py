@@ -1,8 +1,12 @@
 """Committer: the one thread that commits everything, in order.
 
-Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a group (those that arrived
-during the last round); and the commits of *units of work*. A round commits one group, then the waiting units, then syncs the file once for
-all of them. The loop's futures are resolved when the round's work is durable.
+Two kinds of work arrive from the loop:
+
+* *system transactions*, short functions of the root that are committed as a group (those that arrived during the last round);
+* the commits of *units of work*.
+
+A round commits one group, then the waiting units, then syncs the file once for all of them. The loop's futures are resolved when the
+round's work is durable.
 """
 
 from __future__ import annotations
@@ -124,7 +128,7 @@ class Committer:
         """Commit a unit's transaction.
 
         If the caller is cancelled meanwhile, this still returns (or raises) only after the thread is done with the
-        unit's connection, and then raises CancelledError: no task may touch a connection that is being committed.
+        unit's connection, and then raises CancelledError. No task may touch a connection that is being committed.
         """
         self._check()
         future: asyncio.Future[Any] = self.loop.create_future()

@@ -59,7 +59,7 @@ def check_continues(root: Root, id: str) -> UvmObject:
     if journal.of(mission).spent:
         raise InvalidInput(
             f"mission {id!r} cannot be continued: its journal has lost its texts (image.journal_days), so that all would be paid for and "
-            "done once more; send its brief as a new mission"
+            "done once more. Send its brief as a new mission"
         )
     if mission.state not in ledger.FINAL and not ownership.free(root, mission):
         owner = ownership.owner_of(mission)
@@ -118,7 +118,7 @@ def go_on(
 
 
 def lately(root: Root) -> tuple[bytes, list[str]]:
-    """Return the ids of the missions that were continued last, and what changes with each of them: another kernel may have continued one
+    """Return the ids of the missions that were continued last, and what changes with each of them. Another kernel may have continued one
     and thought it through between two looks."""
     held = root.get(_KEY)
     if held is None:

@@ -1,7 +1,7 @@
 """Mark of a copy that is under way on a server, so that no daemon takes the part that is there for an image.
 
 In PostgreSQL it is a table, which the finished copy drops. Elsewhere it is the first transaction of the storage, with an id before all
-that an image can have: it says at which transaction the copy is whole.
+that an image can have. It says at which transaction the copy is whole.
 """
 
 from __future__ import annotations

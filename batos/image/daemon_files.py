@@ -1,7 +1,7 @@
 """Files and folders that belong to the daemon, by its settings.
 
-They are closed to other users at the start, and are never read into the memory under any name: a passage would show
-them to everyone who may ask.
+They are closed to other users at the start, and are never read into the memory under any name. A passage would show them to everyone who
+may ask.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ClosedFiles(NamedTuple):
 def close_files(settings: Settings) -> ClosedFiles:
     """Close the daemon's files to other users, and log it. Never fails.
 
-    Secret keys and the console's token are left as they are: a key that others could read is not secret any more, and
-    its reader refuses it or makes another.
+    Secret keys and the console's token are left as they are. A key that others could read is not secret any more, and its reader refuses it
+    or makes another.
     """
     done = ClosedFiles([], {})
     for path in _kept(settings):

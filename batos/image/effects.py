@@ -1,8 +1,8 @@
 """Effects: what missions did outside the image, in the journals of these missions.
 
-An effect is durable before its first byte leaves (state INTENDED; not for effects that only read) and its result is durable before it is
-used (DONE, FAILED). What is INTENDED when a process begins was cut off by the end of another one: whether it happened is in doubt.
-Effects stand outside of the transaction of a thought: a mission that FAILED, or was undone, leaves them where they are.
+An effect is durable before its first byte leaves (state INTENDED; not for effects that only read). Its result is durable before it is used
+(DONE, FAILED). What is INTENDED when a process begins was cut off by the end of another one: whether it happened is in doubt. Effects stand
+outside of the transaction of a thought: a mission that FAILED, or was undone, leaves them where they are.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ def in_doubt(root: Any) -> list[tuple[str, EffectRecord]]:
 
 
 def standing(root: Any, mission: str, most: int = 20) -> list[dict[str, Any]]:
-    """Return the effects of a mission that an undo or a failure of it leaves in the world, the last first: those that act and did not
-    surely fail.
+    """Return the effects of a mission that an undo or a failure of it leaves in the world, the last first. They are the effects that act
+    and did not surely fail.
 
     :returns: each with `key`, `tool`, `state`, `at`, and `compensation`, the tool that takes it back, where one is named.
     """

@@ -144,8 +144,8 @@ def remove(root: Any, id: int) -> GrantRecord:
 
 
 def spend(root: Any, id: int, size: int, at: float) -> bool:
-    """System transaction: count one use of a grant, before the call leaves. Return False, and count nothing, if the grant does not let it
-    any more: it was removed, expired or was used up since it was asked. The caller then asks all grants anew.
+    """System transaction: count one use of a grant, before the call leaves. Return False, and count nothing, if the grant was removed,
+    expired or was used up since it was asked. The caller then asks all grants anew.
 
     :param size: bytes of the payload.
     """

@@ -222,8 +222,8 @@ def changes(before: UvmObject | None, after: UvmObject | None) -> list[dict[str,
 
 
 def entries(obj: UvmObject) -> list[dict[str, Any]]:
-    """Return the slots of an object: for each its name, its `kind` (object, parent, method, intent, primitive, tree,
-    data), its `oid` if it has one, and a summary in `about`."""
+    """Return the slots of an object. Each has its name, its `kind` (object, parent, method, intent, primitive, tree, data), its `oid` if it
+    has one, and a summary in `about`."""
     return [{"name": name, **_entry(name, value)} for name, value in sorted(obj._slots.items())]
 
 

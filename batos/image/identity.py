@@ -2,13 +2,14 @@
 
 The identity is made once and never changes; keys of effects derive from it. The epoch is a random text that every start replaces, in both
 places. An image acts only where both agree and the file still is the one that was written there. So a copied folder, a fork, a restored
-backup, or an older image put in place may not act until its user resumes it: its unfinished missions would act twice.
+backup, or an older image put in place may not act until its user resumes it. Its unfinished missions would act twice.
 
 A start first names the next epoch in the file, too, then commits it, then names it alone. A resume names it alone, then commits it.
 A process that dies in between leaves what acts able to act, and what is suspended, suspended.
 
 Where several kernels serve one image, each machine has an epoch of its own, in the image and in the file in its data folder. The first
-start on a further machine finds no file: it may not act before it is seen that another kernel which serves the same image does (`join`).
+start on a further machine finds no file. The machine may not act before it is seen that another kernel which serves the same image acts
+(`join`).
 
 The image of a server may be put back to an older state within one run of a daemon, where all epochs agree: see `ActMarks`.
 """
@@ -248,8 +249,8 @@ def why_suspended(of: Collection[str], beside: EpochFile | str, file: pathlib.Pa
 
 
 def asks_first(root: Any, number: int) -> bool:
-    """Return True if a mission of that number was accepted before the last resume: what it did since the copy was made is not known
-    here, so each acting call of it asks its user, whatever grants say."""
+    """Return True if a mission of that number was accepted before the last resume. What such a mission did since the copy was made is not
+    known here. So each of its acting calls asks its user, whatever grants say."""
     known = identity_of(root)
     return known is not None and number <= known.asked_until
 

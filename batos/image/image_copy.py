@@ -1,8 +1,8 @@
 """Copy of an image from one storage to another: from a file to a server, and back.
 
 ZODB's own copying takes each transaction over with its id, its metadata, its records and their blobs. The copy is then read back and
-compared with the original. A target that is a file gets its name once it is whole; on a server a mark (`batos.image.copy_mark`) tells a
-daemon that the copy is not. A copy that was killed goes on where it was, or begins anew.
+compared with the original. A target that is a file gets its name once it is whole. On a server a mark (`batos.image.copy_mark`) tells a
+daemon that the copy is not whole. A copy that was killed goes on where it was, or begins anew.
 
 What may act on the world goes over to the copy at the end (`batos.image.identity`), so that pending missions go on there, and only there.
 All functions block: no daemon uses either image.
@@ -125,7 +125,7 @@ def copy_image(source: str, target: str, data: pathlib.Path, progress: CopyProgr
     :param data: the data folder, which has the file of the identity of an image on a server.
     :raises ConfigError: for a URI that no storage answers to, or twice the same.
     :raises ImageLocked: if a daemon uses one of them.
-    :raises ImageError: if there is no image at the source, one at the target, no room, or a difference; a daemon does not accept what was
+    :raises ImageError: if there is no image at the source, one at the target, no room, or a difference. A daemon does not accept what was
         copied until then as an image.
     """
     progress = progress or CopyProgress()

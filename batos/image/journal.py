@@ -204,8 +204,8 @@ class Journal(Persistent):
     effects: tuple[Any, ...] = ()
     """Acts of the mission outside the image: one `batos.image.effects.RecordedEffect` each."""
     amended: tuple[tuple[str, int, str, str], ...] = ()
-    """Slots of its cycles that its user changed before it was continued: the cycle's number, how many states it had been in before, the
-    slot, the value as JSON."""
+    """Slots of its cycles that its user changed before it was continued. Each has the cycle's number, how many states the cycle had been in
+    before, the slot, the value as JSON."""
     withdrawn: tuple[JournalEntry, ...] = ()
     """Entries that its user had added, and whose undo took them out: a redo puts them back."""
     spent: tuple[tuple[Any, ...], ...] = ()

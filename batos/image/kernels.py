@@ -1,8 +1,8 @@
 """Kernels: the register of the daemons that serve one image together, and which of them leads.
 
-Each start of a daemon is a *run* with a name that never recurs: the name of its machine, and the number of its registration (*epoch*).
-Its record says where it answers and what it can do. That a kernel is *gone* is one write here that meets a conflict with its own beat;
-who is silent is only guessed elsewhere (`batos.cluster.presence`). A kernel that is gone, or has no record, never comes back under
+Each start of a daemon is a *run* with a name that never recurs. The name joins that of its machine and the number of its registration
+(*epoch*). Its record says where it answers and what it can do. That a kernel is *gone* is one write here that meets a conflict with its own
+beat; who is silent is only guessed elsewhere (`batos.cluster.presence`). A kernel that is gone, or has no record, never comes back under
 that name. Functions of the root are short system transactions, or reads.
 
 An image that one daemon has to itself has no kernels: `me` is empty there, and nothing here is read or written.
@@ -213,7 +213,7 @@ def _require_fit(one: KernelRecord, terms: KernelTerms) -> None:
     for what, there, here in pairs:
         if there != here:
             raise KernelRefused(
-                f"kernel {one.name} serves this image with {what} {there}, this one has {here}; give both the same, or stop all kernels "
+                f"kernel {one.name} serves this image with {what} {there}, this one has {here}. Give both the same, or stop all kernels "
                 "(`batos kernels` lists them) and start them again with the new one"
             )
 

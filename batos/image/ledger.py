@@ -2,12 +2,12 @@
 
 Every function here is a short function of the root, run as a system transaction, or a read. A mission is acknowledged
 only when its `accept` is durable. Only `accept`, the counting of attempts, its own cycle, `fail`, a rating, a pause,
-its questions and an undo write a mission. `pending` holds every mission that is not final, and maybe some that are: a
-cycle sets COMPLETE in its own transaction and never writes a shared set; `settle` cleans up afterwards.
+its questions and an undo write a mission. `pending` holds every mission that is not final, and maybe some that are. A cycle sets COMPLETE
+in its own transaction and never writes a shared set; `settle` cleans up afterwards.
 
 Attempts are counted before they are made. An attempt in which the daemon died counts against the mission only if it
-made no progress. An attempt that paid for an inference which the journal did not have before brought the mission
-further: its end came from outside, and its count is taken back at the next start.
+made no progress. An attempt that paid for an inference which the journal did not have before brought the mission further. Its end came from
+outside, and its count is taken back at the next start.
 
 A mission may ask its user questions. They are kept with its record, so it waits for an answer also over restarts.
 """
@@ -369,8 +369,8 @@ def begin_attempt(root: Root, id: str, limit: int, most: int = 0) -> int:
 def fail(root: Root, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> MissionRecord | None:
     """Record a failed attempt; with `final`, the mission is FAILED, and the context names the effects that stand (`effects`).
 
-    :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
-        can come while the commit is under way.
+    :returns: None; or, if the mission is final already and stays as it is, its record. A cancellation or a deadline can come while the
+        commit is under way.
     :raises Overtaken: if it is another kernel's. Any kernel may end a mission without an owner.
     """
     ledger, mission = ledger_of(root), mission_of(root, id)
@@ -625,7 +625,7 @@ def answer_question(root: Root, id: str, text: str, number: int | None, may_gran
     if found.get("grant") and not may_grant:
         raise RoleRefused(
             f"question {found['number']} of mission {id!r} lets it do more than think (a method change more than its receiver, a model be "
-            "pulled); it needs the role operate, and an operator answers it"
+            "pulled). It needs the role operate, and an operator answers it"
         )
     if found["answer"] is not None and found["answer"] != text:
         raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")

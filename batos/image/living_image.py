@@ -5,7 +5,7 @@ idempotent and versioned. Each layer that needs objects of its own hands in a *s
 genesis runs the steps again; they add what is missing and never overwrite what the image changed.
 
 A *mirror* is the image as of now, or as of an earlier moment, for trying something before it is done. It has changes of its own that only
-the mirror sees. It is a DemoStorage over a view of the very storage: nothing is copied and nothing is opened, so it costs the same whatever
+the mirror sees. It is a DemoStorage over a view of the very storage. Nothing is copied and nothing is opened. So it costs the same whatever
 the image holds, and commits go on meanwhile. Its commits are in memory, and gone with it.
 """
 

@@ -1,8 +1,8 @@
 """Indexes of missions: the chain by number, failures, ended missions, and folded ones.
 
 Each mission links to the one that was accepted before it, and milestones lead into the middle of this chain. A
-mission whose record is damaged leads nowhere: those between it and the milestone before it are searched among all
-missions, which takes a while and loses none.
+mission whose record is damaged leads nowhere. The missions between it and the milestone before it are searched among all missions, which
+takes a while and loses none.
 
 Failed attempts are found by time, and by selector without reading the others. `Ended` indexes the missions that have
 ended by their final state, so that a list of FAILED ones reads no others. `batos.image.ledger.settle` enters a

@@ -98,8 +98,8 @@ class MissionRecord:
     connection: str = ""
     """Connection of one machine that it needs: only a kernel of that machine goes on with it."""
     continued: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    """Each time that its user stepped into it and let it go on: `at`, `with` (the mission that holds the changes), `note`, and its state,
-    error and attempts then."""
+    """Each time that its user stepped into it and let it go on. Each has `at`, `with` (the mission that holds the changes), `note`, and the
+    mission's state, error and attempts then."""
     attempts: int = 0
     """Attempts that count, the one under way included."""
     state: str = ACCEPTED

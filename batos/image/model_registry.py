@@ -2,12 +2,12 @@
 
 An *expert* is a LoRA model that the factory makes. `pLLM_obj.lora_repository` maps a model's name to its proxy: its
 facts, lineage and state. No weights are kept here. A persona's slot `voice` names the model that speaks for it, or is
-empty if its plain model does; `voice_choice` is the rule: `newest` (the highest version that is built), `plain`, or
-the name of an expert. All functions that change anything are system transactions.
+empty if its plain model does. `voice_choice` is the rule: `newest` (the highest version that is built), `plain`, or the name of an expert.
+All functions that change anything are system transactions.
 
 The capabilities of a model, once probed, are kept in one small record, whatever becomes of its Ollama. Vectors of the
-few texts that are compared again and again are cached, so that a restart need not embed them anew; each is keyed by
-text and embedder and stored as half-precision numbers.
+few texts that are compared again and again are cached, so that a restart need not embed them anew. Each is keyed by text and embedder and
+stored as half-precision numbers.
 """
 
 from __future__ import annotations

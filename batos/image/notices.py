@@ -1,8 +1,9 @@
 """Notices: facts that the user wants to be told, in the outbox of the image, and what became of each message that told them.
 
-A fact (a mission ended, failed, asks; a schedule stopped; …) is noted in the very transaction that makes it durable, for each channel that
-wants it, so that no kill loses it. A message takes what waits for its channel. It is an effect: INTENDED on disk, with its words, before
-its first byte leaves, and its outcome is on disk before anything else is told there. So a kill leaves one message in doubt at most.
+A fact is that a mission ended, failed or asks, that a schedule stopped, or another event. It is noted in the very transaction that makes it
+durable, for each channel that wants it. So no kill loses it. A message takes what waits for its channel. It is an effect: INTENDED on disk,
+with its words, before its first byte leaves. Its outcome is on disk before anything else is told there. So a kill leaves one message in
+doubt at most.
 
 The outbox is not part of `lobby`: an undo takes back what a mission did, not what was told of it.
 """
@@ -246,8 +247,8 @@ def note_changes(root: Root, found: list[ChangeFact]) -> None:
 
 
 def intend(root: Root, message: NoticeMessage, taken: tuple[int, ...]) -> NoticeMessage | None:
-    """Record that a message is about to leave; return it, or None if it must not: its channel was removed or paused meanwhile, or another
-    message of the channel is open.
+    """Record that a message is about to leave, and return it. Return None if it must not leave: its channel was removed or paused
+    meanwhile, or another message of the channel is open.
 
     :param taken: numbers of the waiting notices that it tells; empty for a message that is sent again.
     """

@@ -32,12 +32,12 @@ class Overtaken(BatosSignal):
 
 
 class LeaseLapsed(BatosSignal):
-    """Signal that the others may take this kernel for gone by now: nothing has left, and nothing may until it has given a sign of life."""
+    """Signal that the others may take this kernel for gone by now. Nothing has left, and nothing may until it has given a sign of life."""
 
 
 class Lease:
-    """Time for which the others surely do not take this kernel for gone because of its silence: a part of the lease, from the beginning of
-    its last sign of life that arrived. The clock goes on while the process or its machine stands still.
+    """Time for which the others surely do not take this kernel for gone because of its silence. It is a part of the lease, from the
+    beginning of its last sign of life that arrived. The clock goes on while the process or its machine stands still.
 
     A sign counts for `SAFE` of the lease. A kernel that goes on after a check must stand still for the rest before others can act for it.
     """
@@ -82,7 +82,8 @@ def owner_of(mission: Any) -> str:
 
 
 def free(root: Root, mission: Any) -> bool:
-    """Return True if this kernel may take up a mission, or end it: it has no owner, or is its own, or that of a kernel that is gone."""
+    """Return True if this kernel may take up a mission, or end it. It may where the mission has no owner, or is its own, or that of a
+    kernel that is gone."""
     if not (me := kernels.me(root)):
         return True
     owner = owner_of(mission)

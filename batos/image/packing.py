@@ -92,8 +92,8 @@ class _Reach(GC):
 class Packer(FileStoragePacker):
     """Packer that syncs the copy before it becomes the image, and can be stopped.
 
-    A transaction of which it selects records is checked against its seal, and sealed anew; those after the time of
-    the pack are copied with their seals.
+    A transaction of which it selects records is checked against its seal, and sealed anew. The transactions after the time of the pack are
+    copied with their seals.
     """
 
     turns: _Turns

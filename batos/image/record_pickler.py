@@ -2,11 +2,11 @@
 
 ZODB's pickler asks a Python function about every value, each name and number too, whether it has a record of its own. For each
 changed object it makes a new pickler, looks up the class and writes it anew. Here plain values, and objects of classes that had a
-record before, are answered at once; a thread has one pickler; the beginning of a class's record is written once. A whole mission
-takes a tenth more computing time without it (docs/rationale.md, decision 5).
+record before, are answered at once. A thread has one pickler, and the beginning of a class's record is written once. A whole mission takes
+a tenth more computing time without it (docs/rationale.md, decision 5).
 
 A pickler numbers each value, for what may refer to it later: two bytes a value. Most records hold plain values and references only,
-among which hardly any comes twice; they are written here with the numbers that are used, a tenth shorter.
+among which hardly any comes twice. They are written here with the numbers that are used, a tenth shorter.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from batos.image import zodb_patches
 
 _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
-"""Types whose values have no record. `type` is the type of the classes that references name; the classes of BTrees have types of their
-own, which are added as they are met."""
+"""Types whose values have no record. `type` is the type of the classes that references name. The classes of BTrees have types of their own,
+which are added as they are met."""
 _BEGIN, _BYTES, _ID, _REFERRED = b"\x80\x03", struct.Struct("<sI"), b"C\x08", b"\x86Q"
 """Opcodes of a pickle: its beginning; a number of bytes; an id; a reference, made of the id and class before it."""
 _SMALL, _KEY = range(-(1 << 31), 1 << 31), struct.Struct("<si2s")

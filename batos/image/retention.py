@@ -6,10 +6,10 @@ passed over, and handled when it has: it may be paused, or wait for an answer, f
 accepted under a wrong clock.
 
 *Folding* replaces an old mission by a line (`batos.image.mission_index`); record, thought, journal and failures go with the next pack. A
-mission is old by its age or by the number of missions after it. Everything that may still be needed stays whole: missions that have not
-ended or left an effect in doubt, rated ones, lessons, and those that a conversation continues. Messages and undone missions stay for as
-long as the history allows to undo or redo them. Missions are examined in the order of their acceptance, in helper threads, which also make
-the lines; a system transaction takes a batch of them.
+mission is old by its age or by the number of missions after it. Everything that may still be needed stays whole. These are missions that
+have not ended or left an effect in doubt, rated ones, lessons, and those that a conversation continues. Messages and undone missions stay
+for as long as the history allows to undo or redo them. Missions are examined in the order of their acceptance, in helper threads, which
+also make the lines; a system transaction takes a batch of them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Two walks go round for ever. `Walk` reads the current records in the order of their ids: each must be readable, its
 references must exist, and its own digest must fit. `FileWalk`, for an image in a file, reads the file's bytes: every
-transaction against its seal, every record against the index. It sees what a load never looks at: headers, the
-missions' ids in them, old revisions, and an index entry that names an older revision than the last.
+transaction against its seal, every record against the index. It sees what a load never looks at: headers, the missions' ids in them, and
+old revisions. It also sees an index entry that names an older revision than the last.
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ class Walk:
 def _stretch(storage: Any, first: bytes | None) -> Iterator[bytes]:
     """Yield up to `_STRETCH` ids of records, from `first` on.
 
-    RelStorage reads them by a cursor of its session, which ends with the session's next look at the present: the whole stretch is read
+    RelStorage reads them by a cursor of its session, which ends with the session's next look at the present. So the whole stretch is read
     at once, and the walk over its records comes afterwards.
     """
     following: Any = first

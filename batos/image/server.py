@@ -4,7 +4,7 @@ A file is locked by FileStorage. A server lets anybody in, and two daemons on on
 overwrites the other's without a word. So a daemon holds an *exclusive use* while it runs. On PostgreSQL that is an advisory lock of a
 session, which the server frees within milliseconds when the process ends. Elsewhere it is a record in the image that its holder renews.
 
-Several kernels (`batos.image.kernels`) share the use: on PostgreSQL they hold the same lock as a shared one, elsewhere they register in a
+Several kernels (`batos.image.kernels`) share the use. On PostgreSQL they hold the same lock as a shared one. Elsewhere they register in a
 transaction that no exclusive use passes. So a daemon that wants the image to itself is refused beside them, and they beside it.
 """
 
@@ -69,8 +69,8 @@ def away_error(failure: BaseException | None) -> ImageAway | None:
 
 
 def raise_if_away(failure: Exception) -> None:
-    """Raise the error of a server that cannot be reached in the place of what a storage's driver raised for that; it has to be in the
-    handling of the failure. Another failure is left to the caller, as are those that are tried again.
+    """Raise the error of a server that cannot be reached in the place of what a storage's driver raised for that. Call it in the handling
+    of the failure. Another failure is left to the caller, as are those that are tried again.
 
     :raises ImageAway: if the server of the image cannot be reached.
     """
@@ -127,7 +127,7 @@ def find_commit(db: ZODB.DB, nonce: str, since: bytes) -> bool:
     base = base_of(db.storage)
     if not db.supportsUndo():
         raise ImageFailed(
-            "the server of the image was away during a commit, and keeps no history to look it up in; whether that commit is there "
+            "the server of the image was away during a commit, and keeps no history to look it up in. Whether that commit is there "
             "shows at the next start (postgres://…?keep_history=1 lets a daemon go on)"
         )
     found = base.iterator(since)
@@ -143,7 +143,8 @@ MARK = "commit"
 
 
 def bound_sessions(storage: Any, idle_s: float = IDLE_S) -> None:
-    """Let PostgreSQL end a session that stands still in the middle of a commit, so that others go on: of a machine that lost its power.
+    """Let PostgreSQL end a session that stands still in the middle of a commit, so that others go on. Such a session is left by a machine
+    that lost its power.
 
     :param idle_s: seconds after which it does.
     """
@@ -539,8 +540,8 @@ def _exclusive_holder(root: Root, silent: str) -> _Holder | None:
 
 
 def _user(root: Root, silent: str = "") -> _Holder | None:
-    """Return the daemon that has the image to itself, or the first of the kernels that live; None where there is none, or its mark is
-    `silent`."""
+    """Return the daemon that has the image to itself, or the first of the kernels that live. Return None where there is none, or its mark
+    is `silent`."""
     if (found := _exclusive_holder(root, silent)) is not None:
         return found
     if living := [one for one in kernels.listed(root) if not one.gone]:

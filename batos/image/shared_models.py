@@ -1,9 +1,9 @@
 """Models that several kernels of one image share, each with an Ollama of its own.
 
 A mission's journal is keyed by the digest of its model, and the digests of two Ollamas may differ though their files are the same. So the
-image holds each name to one digest and one content: those of the first kernel that had it, for as long as a living kernel has that
-content. Another digest of the same content counts as it. A kernel with another content under the name does not think with it: half of a
-mission would be another model's.
+image holds each name to one digest and one content. They are those of the first kernel that had the name, for as long as a living kernel
+has that content. Another digest of the same content counts as it. A kernel with another content under the name does not think with it: half
+of a mission would be another model's.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def examples_of(root: Root, obj: UvmObject, selector: str) -> tuple[list[Example
 
 
 def examples_with_missions(root: Root, oid: bytes | None, selector: str) -> list[tuple[Example, str]]:
-    """Return the examples of a message that an object was taught, each with the mission that brought it; an empty id
+    """Return the examples of a message that an object was taught, each with the mission that brought it. Its id is empty
     if that is not known."""
     found = _of(root, oid, selector)
     return [] if found is None else [(_read(text), mission) for text, mission in found.held()]

@@ -1,16 +1,14 @@
 """Undo and redo of a mission's transaction, by a three-way merge, in a transaction of its own.
 
 Nothing is rolled back. A part (a slot, an item, a member) that the mission wrote gets its value from before, if it still has the mission's
-value. Changes of others to other parts stay. Later work that depends on the mission is a named *conflict*: a part that was changed again;
-an object that the mission made and that was changed since, or that something else refers to by now.
+value. Changes of others to other parts stay. Later work that depends on the mission is a named *conflict*. One kind is a part that was
+changed again. The other is an object that the mission made and that was changed since, or that something else refers to by now.
 
-Objects that the mission made stay in the file, out of reach, until a pack: so no reference ever leads nowhere, and
-everything can be redone. Left out are the mission's own record and thought, its journal and failures, and what other
-layers take care of themselves.
+Objects that the mission made stay in the file, out of reach, until a pack. So no reference ever leads nowhere, and everything can be
+redone. Left out are the mission's own record and thought, its journal and failures, and what other layers take care of themselves.
 
-A *state* is a dict of parts: the slots of an object, the items of a dict, the members of a set; a value without parts
-is one part, `WHOLE`. The change lies between `base` and `mine`. A part that it touched must now be as in `base` (or
-as in `mine` already), else it *clashes*.
+A *state* is a dict of parts: the slots of an object, the items of a dict, the members of a set. A value without parts is one part, `WHOLE`.
+The change lies between `base` and `mine`. A part that it touched must now be as in `base` (or as in `mine` already), else it *clashes*.
 """
 
 from __future__ import annotations

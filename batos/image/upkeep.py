@@ -211,8 +211,8 @@ class Upkeep:
     def _now(self, days: float) -> float:
         """Return the moment from which days are counted back.
 
-        If the last transaction is from the future, all since are dated by it: their age is not known any more, but
-        all of their history can be dropped on request.
+        If the last transaction is from the future, all since are dated by it. Their age is not known any more, but all of their history can
+        be dropped on request.
         """
         now, last = time.time(), seconds_of(self._image.db.lastTransaction())
         if last > now + _AHEAD_S:

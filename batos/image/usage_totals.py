@@ -82,7 +82,7 @@ class CostMeter:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts about costs for `info`; `counting` while earlier missions are still being read. Those of a kernel among several
-        name the `kernel`, and are of its time; `durable` is what all kernels paid for the ended missions up to the one of number `until`,
+        name the `kernel`, and are of its time. `durable` is what all kernels paid for the ended missions up to the one of number `until`,
         and in sessions of stepping."""
         rows = [self._spent[model] for model in sorted(self._spent)]
         facts: dict[str, Any] = {**_plain(rows), "by_model": {row.model: _plain([row]) for row in rows}}

@@ -103,8 +103,8 @@ _UNREADABLE = (CorruptedError, struct.error, ValueError, OverflowError, MemoryEr
 class CommittedTransactions(FileIterator):
     """The transactions of a file that are committed by now, from one id to another, both included.
 
-    ZODB's own iterator looks for the last transaction at the end of the file. Where one is being written there, it fails: with
-    a ValueError in a file of more than 1 MiB, with an AttributeError (`_scan_foreward`) in a smaller one.
+    ZODB's own iterator looks for the last transaction at the end of the file. Where one is being written there, it fails. The failure is a
+    ValueError in a file of more than 1 MiB, and an AttributeError (`_scan_foreward`) in a smaller one.
     """
 
     def __init__(self, storage: Any, start: bytes | None = None, stop: bytes | None = None) -> None:
@@ -402,8 +402,8 @@ def revive(connection: Any, obj: Any, oid: bytes) -> None:
 class Transactions(TransactionManager):
     """Transactions that begin when asked for. An abort where none is does nothing.
 
-    The close of a database aborts those of all open connections; one may be a helper thread's that has just opened it, or is about to
-    close it.
+    The close of a database aborts those of all open connections. One of them may be a helper thread's that has just opened it, or is about
+    to close it.
     """
 
     def __init__(self) -> None:

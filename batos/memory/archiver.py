@@ -1,12 +1,12 @@
 """Archiving: move sections out of the memory into a blob, put a summary in their place, restore them, and undo what missions remembered.
 
-An archived document keeps its record, so that its source is still found; its title is matched against new texts again once a part of it
-is restored. An archive is an object (`library.archives`) that knows its blob, its documents and its summary. If the summary is lost
-because a document in it was forgotten, the archive waits in `library.unsummarised` for a new one.
+An archived document keeps its record, so that its source is still found. Its title is matched against new texts again once a part of it is
+restored. An archive is an object (`library.archives`) that knows its blob, its documents and its summary. If the summary is lost because a
+document in it was forgotten, the archive waits in `library.unsummarised` for a new one.
 
 Undo removes the documents that a mission remembered and restores those that it forgot. The memory's trees and logs cannot be merged
-record by record as the rest of the image is: since the mission, chunks may have been cut again by meaning and index parts merged. So
-undo compares two views of the image and removes or adds documents as a mission would. All functions work inside the open transaction.
+record by record as the rest of the image is. Since the mission, chunks may have been cut again by meaning and index parts merged. So undo
+compares two views of the image and removes or adds documents as a mission would. All functions work inside the open transaction.
 """
 
 from __future__ import annotations

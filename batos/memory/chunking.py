@@ -1,9 +1,9 @@
 """Chunking: split a document into sentences, and sentences into chunks.
 
 Sentences are the smallest parts that get a vector of their own. Lines are gathered into blocks by their look (paragraphs, headings,
-list items, table rows, fenced or plain code, turns of a conversation); paragraphs are then split at the ends of sentences. Every
-character but white space belongs to exactly one sentence. Chunks are cut by structure and size at once, and by meaning as soon as the
-sentences have vectors.
+list items, table rows, fenced or plain code, turns of a conversation). Paragraphs are then split at the ends of sentences. Every character
+but white space belongs to exactly one sentence. Chunks are cut by structure and size at once, and by meaning as soon as the sentences have
+vectors.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ _BREAKS = (re.compile(r"[;:,，、；：]\s*|\s[-–—]\s"), re.compile(r"\s+")
 def sentences(text: str, kind: str = "text", longest: int = LONGEST) -> list[Span]:
     """Return the sentences of a text, in order, without the white space around them.
 
-    :param kind: "markdown", "code" (parts between blank lines, and definitions), "conversation" (a line is a sentence); any
-        other is read as plain text, in which lists, tables and fenced code are seen as well.
+    :param kind: "markdown", "code" (parts between blank lines, and definitions), "conversation" (a line is a sentence). Any other is read
+        as plain text, in which lists, tables and fenced code are seen as well.
     :param longest: characters of a sentence.
     """
     by_kind: dict[str, Callable[[str], Iterator[Span]]] = {"code": _code, "conversation": _turns, "markdown": _markdown}

@@ -1,9 +1,9 @@
 """Curation steps: reads and system transactions of the curator, and extractive summaries. All are plain functions of the root or of values.
 
-An extract is the summary used when no model is asked. It first picks the texts that represent the others: greedily, each time the one that
-most raises the similarity of every text to its nearest pick. That gives a medoid for each theme, so that a rare theme is not drowned by a
-frequent one. Nemhauser, Wolsey and Fisher 1978 bound what greed loses. Of each pick it takes the most central sentence: by vectors where
-there are some, else by words. Extracts need no image and may run in any thread.
+An extract is the summary used when no model is asked. It first picks the texts that represent the others. It picks greedily, each time the
+text that most raises the similarity of every text to its nearest pick. That gives a medoid for each theme, so that a rare theme is not
+drowned by a frequent one. Nemhauser, Wolsey and Fisher 1978 bound what greed loses. Of each pick it takes the most central sentence: by
+vectors where there are some, else by words. Extracts need no image and may run in any thread.
 """
 
 from __future__ import annotations

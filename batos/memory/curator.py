@@ -137,8 +137,8 @@ class Curator:
         """Go after missions, and ask models.
 
         :param quiet: returns when no mission is under way or waits.
-        :param gist: asks a model what sections say, given an id for the asking, their numbers and how many sentences; it answers a
-            blank one if no model answers.
+        :param gist: asks a model what sections say, given an id for the asking, their numbers and how many sentences. It answers a blank
+            gist if no model answers.
         """
         self._quiet, self._gist = quiet, gist
 
@@ -207,8 +207,8 @@ class Curator:
         """Find sections to archive, and archive them.
 
         :param dry: only look.
-        :returns: `why`, `found`, `clusters` (those that were put away; dry: all that might be), and of them `chunks`, `bytes` of the
-            archives, how many `by_model`, its `tokens`; `took_s`.
+        :returns: `why`, `found`, `clusters` (those that were put away; dry: all that might be), and `took_s`. Of the clusters also
+            `chunks`, `bytes` of the archives, how many `by_model`, its `tokens`.
         :raises ImageError: for a storage that keeps no blobs.
         """
         if not blobs.kept_by(self._image.db):

@@ -52,7 +52,7 @@ class Draft(NamedTuple):
 def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:
     """Yield the parts that are not blank; a part of more than `largest` characters is split.
 
-    The words at a cut decide on its place, not their position: inserted text moves no later cut, so that unchanged sections of a document
+    The words at a cut decide on its place, not their position. So inserted text moves no later cut, and unchanged sections of a document
     stay the same.
     """
     for part in parts:

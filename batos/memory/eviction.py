@@ -1,7 +1,7 @@
 """Eviction: choose clusters of sections that may leave the memory, because they are old, rarely read or redundant.
 
-A section is *old* when it was not read for long, or ever, and its access score is low; *redundant* when another says nearly the same and
-neither is read. When there are more chunks than the memory is to hold, those with the lowest score go first (*pressure*). A rarely read
+A section is *old* when it was not read for long, or ever, and its access score is low. It is *redundant* when another says nearly the same
+and neither is read. When there are more chunks than the memory is to hold, those with the lowest score go first (*pressure*). A rarely read
 record of a mission of which one line is left (`batos.image.retention`) goes too (*folded*). Sections with similar meaning, or of one
 document, form a cluster. Reads of the image and of arrays only; any thread.
 

@@ -1,7 +1,7 @@
 """Files to be read into the memory: listing of a folder, ignore patterns, bytes, and a fingerprint that shows changes.
 
 Ignore patterns work as in gitignore(5): from such files in the folder, and from the user. They are matched by hand and not by regular
-expressions: a folder may come from anyone, and a pattern of many stars would take for ever.
+expressions. A folder may come from anyone, and a pattern of many stars would take for ever.
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ _RULES = 10_000
 _STARS = "**"
 
 _Token = str | None | frozenset[str] | tuple[frozenset[str]]
-"""One element of a pattern: a character; empty for any one character (`?`); None for any number of characters (`*`); a set of allowed
-characters; a tuple with a set of forbidden characters.
+"""One element of a pattern:
+
+* a character;
+* empty for any one character (`?`);
+* None for any number of characters (`*`);
+* a set of allowed characters;
+* a tuple with a set of forbidden characters.
 """
 _ONE = ""
 _CLASSES = {

@@ -140,7 +140,7 @@ def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) 
 
 
 def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
-    """Return the files that no longer exist. A file that still exists is ignored by a pattern now, and its content stays; the state of a
+    """Return the files that no longer exist. A file that still exists is ignored by a pattern now, and its content stays. The state of a
     file in an unreadable folder is unknown.
     """
     return [

@@ -1,9 +1,9 @@
 """Follower: a collection that follows what all kernels of an image commit to the memory.
 
 A kernel that has an image to itself puts its own commits into its collection (`batos.app.memory`). Where several kernels share an image,
-each follows the logs in it (`batos.memory.part_log`), its own commits included: one path, in the order of the image, so that a collection
-is what the logs say, not who wrote them. A part of a log never changes and a key never names another part. So a look compares the keys and
-the drops with those of the look before. Of the parts that came it takes the new rows:
+each follows the logs in it (`batos.memory.part_log`), its own commits included. There is one path, in the order of the image. So a
+collection is what the logs say, not who wrote them. A part of a log never changes and a key never names another part. So a look compares
+the keys and the drops with those of the look before. Of the parts that came it takes the new rows:
 
 * rows that the collection lacks;
 * rows of chunks that were dropped and added again: cut anew, linked anew, brought back;

@@ -3,7 +3,7 @@
 The queue of paths is stored in the image, so that ingest continues after a `kill -9`. A child process reads each file: one that freezes its
 reader, or makes it grow, is refused and does not affect the daemon. Sections are stored in transactions of bounded size. They are known by
 their content. So what is already stored, from an interrupted attempt or an earlier version of the file, is neither stored nor embedded
-again; the others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
+again. The others are cut into chunks. A file that cannot be read is recorded with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -630,8 +630,11 @@ def _refuse(root: Root, path: str, stamp: tuple[int, int], error: Facts, cause: 
 
 
 def files_known(root: Root, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
-    """Return the files of a folder: those that were read or refused, with the time and size at that moment; those that wait; and for
-    each refused file the reason (`SHUT`, `PASSING`, or the version of the readers; empty from an early BAT OS) and the time.
+    """Return the files of a folder in three parts:
+
+    * those that were read or refused, with the time and size at that moment;
+    * those that wait;
+    * for each refused file the reason (`SHUT`, `PASSING`, or the version of the readers; empty from an early BAT OS) and the time.
     """
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)

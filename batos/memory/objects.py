@@ -1,12 +1,12 @@
 """Objects of the memory in the image: documents, chunks of their text, entities, summaries.
 
-They answer messages, so that moving from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it `mentions_`,
-a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds only what differs, so
-that a chunk is little more than its text on disk.
+They answer messages, so that moving from one to the next is sending. A chunk answers its `neighbours_`, its `source_` and what it
+`mentions_`. A document answers its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds only
+what differs, so that a chunk is little more than its text on disk.
 
 The origin of a document tells who stated its content: a file, the user, a tool, or the system itself. A statement by the system is not
-evidence of a fact. Mostly the kind of the document gives its origin, also for documents older than origins; for a note, the note itself or
-the record of its mission does. `memory_contents` reports all of it as plain values.
+evidence of a fact. Mostly the kind of the document gives its origin, also for documents older than origins. For a note, the note itself or
+the record of its mission gives it. `memory_contents` reports all of it as plain values.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class PartLog(Persistent):
         return [key for key, _, _ in self._entries()]
 
     def marks(self) -> dict[int, int]:
-        """Return the drops that are recorded: id -> age. Rows of the id do not count in parts of this age or older; an age above `EVER`
+        """Return the drops that are recorded: id -> age. Rows of the id do not count in parts of this age or older. An age above `EVER`
         covers all parts, until the id is added again.
         """
         marks = dict(self._gone.items())

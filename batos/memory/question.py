@@ -119,8 +119,8 @@ def _names(text: str, speakers: Set[int], called: Callable[[str], Iterable[int]]
 
 
 def _only_a_word(name: str, at: int, written: bool) -> bool:
-    """Return True if a word that may be a name is not one: "will" and "may" at the start or in lower case, "mark" in lower case where other
-    names have capitals.
+    """Return True if a word that may be a name is not one. Examples are "will" and "may" at the start or in lower case, and "mark" in lower
+    case where other names have capitals.
     """
     return (name.islower() and (written or name in STOP)) or (at == 0 and name.casefold() in STOP)
 
@@ -147,8 +147,8 @@ def _number(text: str | None) -> int | None:
 
 
 def _nested(year: int | None, month: int | None, day: int | None, days: Callable[[], Span | None]) -> list[Span]:
-    """Return the year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days`
-    touches.
+    """Return the year, the month in it and the day in that, as far as they are given and exist. Without a year, return them for each year
+    that `days` touches.
     """
     if year is not None:
         years = range(year, year + 1)

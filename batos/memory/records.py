@@ -4,8 +4,8 @@
   chunk are elsewhere, in the facts that searches keep in memory (`batos.memory.segments.FACTS`).
 * Counts are stored with each change, because a tree knows its size only by a walk through all its leaves.
 * The process hands out numbers, so that missions do not all write one counter in the image. Those of each run lie in an epoch of its own.
-* Numbers ascend, so trees grow at their end. A tree frees a leaf only with its last entry: where most entries leave and a few stay here
-  and there, there are as many leaves as ever, each a record. `sparse_keys` finds such entries, `reinsert` packs them together.
+* Numbers ascend, so trees grow at their end. A tree frees a leaf only with its last entry. Where most entries leave and a few stay here and
+  there, there are as many leaves as ever, each a record. `sparse_keys` finds such entries, `reinsert` packs them together.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ class Catalogue(Persistent):
     def find(self, **wanted: Any) -> set[int] | None:
         """Return the numbers of the documents that fit all of these; None if nothing is asked for.
 
-        :param wanted: of a field one value, or a pair (lowest, highest; None is open); of a keyword one value, or several of
-            which one must be there.
+        :param wanted: of a field one value, or a pair (lowest, highest; None is open). Of a keyword, one value, or several of which one
+            must be there.
         :raises InvalidInput: for an index that there is not.
         """
         found: set[int] | None = None

@@ -5,7 +5,7 @@ question; if it is unavailable, words, names and days decide, and the answer say
 
 A passage can be merely the nearest of those there are, so a further test decides whether it speaks to the question. Recall adds passages to
 a brief, or none: a search always finds something, and a prompt is better off without most of it. An answer of the system itself is not
-evidence of a fact: it is recalled only if the user rated it +1, or asks for an earlier answer.
+evidence of a fact. It is recalled only if the user rated it +1, or asks for an earlier answer.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ It is pure: it reads immutable arrays, so that any thread may search while missi
 
 Several signals of each chunk are weighed and added. Scores are standardised (z) and added, not ranked and merged: ranks forget how much
 better one chunk is than the next. All rows get the cheap signals (words, one product with the vectors, the best of each section, names,
-days); the best of them then get all. Nothing is learned at run time and nothing fits a data set: `WEIGHTS` says why each signal counts.
+days). The best rows then get all signals. Nothing is learned at run time and nothing fits a data set: `WEIGHTS` says why each signal
+counts.
 
 A chunk that names another document links to it, and a search goes one step along links. "In which year was the company founded that
-made X?" has its answer in a text that does not mention X. The text about X names the company; from there the best chunk of the text
-about the company gets a part of the first one's score.
+made X?" has its answer in a text that does not mention X. The text about X names the company. From there the best chunk of the text about
+the company gets a part of the first one's score.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Weights(NamedTuple):
 
 WEIGHTS = Weights()
 CANDIDATES, FINALISTS = 1024, 128
-"""Number of rows that are also scored by their facts; and number of the best of these that are scored by their neighbours, which costs
+"""Number of rows that are also scored by their facts, and number of the best of these that are scored by their neighbours. Neighbours cost
 most.
 """
 _STEP, _MANY = 64, 4

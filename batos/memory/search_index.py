@@ -1,6 +1,6 @@
 """Search index: the collection that searches see, in RAM, as arrays in which row i describes the same chunk everywhere.
 
-Commits append rows; drops mask them. A search takes a `View`, which stays as it is while rows are added and dropped: arrays only grow
+Commits append rows; drops mask them. A search takes a `View`, which stays as it is while rows are added and dropped. Arrays only grow
 beyond the rows that a view can see, and arrays that must change are replaced. Any thread may call it.
 """
 

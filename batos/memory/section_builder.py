@@ -7,7 +7,7 @@ The gazetteer knows the names in the memory: titles of documents, and speakers o
 chunk names it `mentions_`. If the name is a document's title, the chunk links to that document, whatever becomes of its chunks. A title
 that comes after the texts that name it is looked for in those by `batos.memory.embedding_worker`.
 
-A mission can remember a text that comes from no file, in its own unit of work: the text is committed with the mission or not at all. It
+A mission can remember a text that comes from no file, in its own unit of work. The text is committed with the mission or not at all. It
 writes new objects only, and trees and counts that merge concurrent additions, so that missions do not conflict. It returns the entries to
 add to the collection after the commit. Functions of the root are reads and system transactions; the others need no image.
 """
@@ -58,8 +58,8 @@ class KnownName(NamedTuple):
 class Gazetteer:
     """Names to be found in texts, with the numbers that they stand for. It is built once, any thread may use it, and names can be added.
 
-    A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a capital. So a
-    note called "ideas" is not pointed at by every text that has ideas.
+    A name is found as whole words, whatever its case, the longest first. A name of a single word is found only where it is written with a
+    capital. So a note called "ideas" is not pointed at by every text that has ideas.
     """
 
     def __init__(self, names: Iterable[tuple[str, int]] = ()) -> None:
@@ -195,8 +195,8 @@ class Shelver:
     def filled(self, section: Section, cuts: Sequence[tuple[str, str]], kind: str, about: tuple[int, ...] = ()) -> Shelved:
         """Return the section of a document of that kind with these texts as its chunks, each with who says it.
 
-        They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
-        goes on doing so.
+        They take the numbers of the chunks that the section has, if they are not more than it was given room for. So what points at its
+        beginning goes on doing so.
         """
         if len(cuts) > section.room:
             room = max(len(cuts), sum(len(text) for text, _ in cuts) // self._limits.smallest + 1)

@@ -4,8 +4,8 @@ A commit writes a new segment and touches no other; small segments are merged (`
 its own chunks. The share of their neighbours (`batos.memory.text_index`) follows from the position, so that it stays correct when chunks
 come and go. Integers are packed in as few bytes as their range needs, here and in the logs of vectors.
 
-The traits of a chunk's text do not depend on its topic: whether it asks, gives times or quantities, or speaks of its speaker, and how
-much. They are computed once at ingest and kept in the chunk's facts, so that a question can prefer chunks that can answer it.
+The traits of a chunk's text do not depend on its topic. They are whether it asks, gives times or quantities, or speaks of its speaker, and
+how much. They are computed once at ingest and kept in the chunk's facts, so that a question can prefer chunks that can answer it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def widen(halves: Numbers, out: Numbers) -> None:
     """Write half-precision numbers (little-endian, finite) into a float32 array of the same shape.
 
     Four times as quick as numpy's own conversion, and that was half of loading a collection. The bits of a half, moved to
-    where a single has them, make it too small by the difference of the exponents' biases, 2**112; multiplying is exact.
+    where a single has them, make it too small by the difference of the exponents' biases, 2**112. Multiplying is exact.
     """
     import numpy as np
 
@@ -367,8 +367,8 @@ class StoredSegment(Persistent):
 
 
 WHEN, NUMBER, FIRST_PERSON, LIVED = 4, 8, 16, 32
-"""Flags of a chunk beside QUESTION and SUMMARY: it names a time; it names a number; its speaker talks about themselves; it comes from a
-mission, not from a document.
+"""Flags of a chunk beside QUESTION and SUMMARY. In order: the chunk names a time; it names a number; its speaker talks about themselves; it
+comes from a mission, not from a document.
 """
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")

@@ -5,8 +5,8 @@ of a section's chunks, joined, are the section's text, so that it can be cut aga
 (`batos.memory.records`), never a counter in the image: two missions that remember something at once do not conflict.
 
 `Library.by_title` finds a document by title: the first with that title, and once that is gone the next of `Library.namesakes`. Entities are
-what chunks mention, by key (the casefolded name), with the way back to those chunks; an entity exists as long as a chunk mentions it.
-All functions work inside the open transaction: a system transaction for files, a mission's unit for what the mission remembers.
+what chunks mention, by key (the casefolded name), with the way back to those chunks. An entity exists as long as a chunk mentions it. All
+functions work inside the open transaction: a system transaction for files, a mission's unit for what the mission remembers.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ class Library(Persistent):
     def forget(self, document: UvmObject) -> list[int]:
         """Forget a document and all that comes from it. Return the numbers of its chunks.
 
-        Its words and vectors are out of the index and the logs with the next `purge`; its bytes are out of the file with the next pack.
+        Its words and vectors are out of the index and the logs with the next `purge`. Its bytes are out of the file with the next pack.
 
         :raises InvalidInput: for the summary of an archive, which stands for what it is of.
         """
@@ -433,7 +433,8 @@ class Library(Persistent):
     def _waits(self) -> list[Any]:
         """Return the trees of sections that lack vectors: of `embedder`, and of the one that comes.
 
-        A mission that began before a change of embedder, and so does not know of it, meets a conflict: it would leave out the new one's.
+        A mission that began before a change of embedder, and so does not know of it, meets a conflict. Else it would leave out the new
+        one's.
         """
         self._p_activate()
         if self._p_jar is not None:

@@ -1,11 +1,11 @@
 """Text index behind zope.index's interfaces: BM25 over segments in RAM, and zope.index's own. Either can replace the other.
 
-Both rank alike (Okapi BM25: k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), take a question as an OR of its words, and read
-no pattern into a question mark. BAT OS uses `SegmentedText`: it writes a batch as one record where zope.index changes a record for
+Both rank alike (Okapi BM25: k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4). Both take a question as an OR of its words, and
+read no pattern into a question mark. BAT OS uses `SegmentedText`: it writes a batch as one record where zope.index changes a record for
 every word.
 
 Windows add the neighbours' words to a chunk, with less weight than its own. The contribution of a term to every chunk is computed at its
-first use and cached: a question whose words were asked before costs one addition a word.
+first use and cached. So a question whose words were asked before costs one addition a word.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ where these are words. Words end where UAX #29 ends them: not at a vowel sign of
 mark.
 
 The subject of a question is its words without those that only ask, in the languages of Western Europe. The index stems and stops English
-only; the subject decides whether a passage speaks to a question, so that "wie", "mon" or "dónde" must not count as words that it needs.
+only. The subject decides whether a passage speaks to a question. So "wie", "mon" or "dónde" must not count as words that a passage needs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Questions of the user about himself: answered in his own words, from what he told in earlier missions, without a model.
 
 "Who am I?" and "What do you know about me?" share no word with "My name is Kim". A question in French shares none with a statement in
-English. So no search finds one by the other, and both are read by rule, in the languages of `about_user.toml`: what a question asks for,
-and which statements tell it. The answer quotes the newest of these statements and says when they were made. Where the user told nothing,
-the answer says that; a model would make something up.
+English. So no search finds one by the other. Both are read by rule, in the languages of `about_user.toml`: what a question asks for, and
+which statements tell it. The answer quotes the newest of these statements and says when they were made. Where the user told nothing, the
+answer says that; a model would make something up.
 
 A question about one fact ("Where do I live?") that no statement answers is left to thought if memory holds a passage about it.
 """

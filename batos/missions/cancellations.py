@@ -1,5 +1,5 @@
-"""Cancellations under way: a mission is ended also when the disk is too full to record it; its caller gets an error then, and it is ended
-once there is room."""
+"""Cancellations under way: a mission is ended also when the disk is too full to record it. Its caller gets an error then, and the mission
+is ended once there is room."""
 
 from __future__ import annotations
 

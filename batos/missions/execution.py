@@ -8,10 +8,9 @@ progress. Under the gate it never waits for a model: a missing inference leaves 
 `Endings` records COMPLETE and FAILED, also while the disk is full. `Deadlines` and `in_time` end a mission whose time
 is up.
 
-An unvouched method is one that only the model that wrote it speaks for: it has no example, no intent, no agreement of
-several candidates and no rating. It answers the message that it was written for, once. Then it is kept with the
-mission's thought instead of in its slot, and the result says that it is unsure. A rating of +1 puts it into its slot;
-otherwise the next such message has another one written.
+An unvouched method is one that only the model that wrote it speaks for. It has no example, no intent, no agreement of several candidates
+and no rating. It answers the message that it was written for, once. Then it is kept with the mission's thought instead of in its slot, and
+the result says that it is unsure. A rating of +1 puts it into its slot; otherwise the next such message has another one written.
 """
 
 from __future__ import annotations
@@ -248,7 +247,7 @@ DRAFTS = "drafts"
 """Slot of a thought: holder, selector and method of each unvouched method that was moved out of its slot."""
 _NO_MODEL = ("rule", "handbook")  # who wrote it, where that is no model
 UNSURE = (
-    "no user said what {selector} is for: it was written for this one answer, and is not kept; `batos rate {id} +1` keeps it, and "
+    "no user said what {selector} is for: it was written for this one answer, and is not kept. `batos rate {id} +1` keeps it. "
     "`batos teach` with an example has one written that is held against it"
 )
 
@@ -257,9 +256,8 @@ def settle_unvouched(attempt: Attempt, message: Mapping[str, Any], receiver: Uvm
     """Move unvouched methods out of their slots at the end of a mission that sent a message; return facts for its
     result.
 
-    The methods are kept with the thought. A method vouches for what it sends, so that nothing is written anew at each
-    of its runs: only if the message's own method is unvouched, the methods that were written on its way are moved,
-    too.
+    The methods are kept with the thought. A method vouches for what it sends, so that nothing is written anew at each of its runs. So only
+    if the message's own method is unvouched, the methods that were written on its way are moved, too.
     """
     forged = attempt.tally.forged
     own = next((one for one in forged if one.selector == message["selector"] and one.target is receiver), None)
@@ -278,8 +276,8 @@ def settle_unvouched(attempt: Attempt, message: Mapping[str, Any], receiver: Uvm
 
 
 def is_vouched_for(method: Method) -> bool:
-    """Return True if more than the model that wrote a method speaks for it: a lesson, an intent, an earlier version
-    in its slot, a rule or handbook in a model's place, or agreement of most of several candidates."""
+    """Return True if more than the model that wrote a method speaks for it: a lesson, an intent or an earlier version in its slot. A rule
+    or handbook in a model's place speaks for it, too, and so does agreement of most of several candidates."""
     came = dict(method.provenance)
     if method.previous is not None or came["trials"] > 1 or came["intent"] or came["model"] in _NO_MODEL:
         return True
@@ -308,8 +306,8 @@ def settle_unvouched_again(mission: UvmObject, *, redo: bool) -> None:
 
 
 class HeldBack(BatosSignal):
-    """Signal that the user paused a mission under way by another kernel than the one that thinks it through, or continued it with changes:
-    nothing of this attempt is committed."""
+    """Signal that the user paused a mission under way by another kernel than the one that thinks it through, or continued it with changes.
+    Nothing of this attempt is committed."""
 
 
 def _heed(mission: UvmObject) -> None:
@@ -345,7 +343,7 @@ class Attempts:
         """Think a mission through, commit it, and return its result.
 
         :raises Conflicted: after more than `AttemptLimits.conflict_retries` conflicts. Where several kernels serve the image, twenty
-            seconds have passed since the first of them, too: a replay may lose against those of the others many times.
+            seconds have passed since the first of them, too. A replay may lose against those of the others many times.
         :raises BatosError: if the cycle fails; nothing was committed then.
         """
         if attempt.mission.resumed:

@@ -1,8 +1,8 @@
 """Fitness of a kernel: which missions it may take up, where several kernels serve one image.
 
-A kernel is *unfit* while a model of the profile is missing or differs from the other kernels' model, or its Ollama does not answer: it
-serves clients and takes up nothing; its record says why. A fit kernel leaves a mission to another one that can do more: whose models have
-the abilities that the mission needs, or whose machine has the connection that it calls.
+A kernel is *unfit* while a model of the profile is missing or differs from the other kernels' model, or its Ollama does not answer. It
+serves clients and takes up nothing; its record says why. A fit kernel leaves a mission to another one that can do more. The models of that
+one have the abilities that the mission needs, or its machine has the connection that the mission calls.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ class Fitness:
         return f"it needs a model that {needs.told()}, which another kernel has"
 
     def nearness(self, mission: MissionRecord) -> int:
-        """Return where the weights are loaded that a mission needs: `HERE` (or that is not known), `NOWHERE`, or only `ELSEWHERE`, at a
-        kernel that is fit."""
+        """Return where the weights are loaded that a mission needs. It is `HERE` (or that is not known), `NOWHERE`, or only `ELSEWHERE`, at
+        a kernel that is fit."""
         if not self.name or self.loads is None:
             return HERE
         weights = self.loads.of(mission)

@@ -1,8 +1,8 @@
 """Missions that have no place: those in retry back-off, and those that are held back.
 
 `RestingMissions` keeps missions in retry back-off, or waiting for a model: they release their places and get one again before
-the queue. `HeldMissions` keeps those that are paused, wait for an answer, or follow a mission that has not ended; the
-reason is in their records, so they wait on after a restart.
+the queue. `HeldMissions` keeps those that are paused, wait for an answer, or follow a mission that has not ended. The reason is in their
+records, so they wait on after a restart.
 """
 
 from __future__ import annotations

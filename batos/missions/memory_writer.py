@@ -1,8 +1,8 @@
 """Writer of memory documents about missions that ended.
 
 Each mission of a user becomes a document: its brief, and its answer or failure. Statements that the user made in the
-brief become a document of their own, word for word; it counts as the user's text, not as BAT OS's. Missions of the
-system's own are left out.
+brief become a document of their own, word for word. It counts as the user's text, not as BAT OS's. Missions of the system's own are left
+out.
 
 The record of a mission is the truth: it was committed with the answer, or not at all. Documents are made from these
 records in the order of their numbers, a batch at a time. The transaction that stores a batch moves the mark up to
@@ -12,7 +12,7 @@ for its document.
 A statement is a whole sentence about its speaker ("My name is Kim"), or one that the user asks to have remembered ("Remember that …"). A
 brief of nothing but statements may be about anything ("The bins are collected on Tuesdays."). Statements are found by rule; no model is
 asked and nothing is concluded. Wishes, feelings, requests, suppositions and quotations are not statements. A false statement would be shown
-where it does not belong, and a missed one is only told again: in doubt a sentence is left out. `statements.toml` lists, by language, how
+where it does not belong, and a missed one is only told again. So in doubt a sentence is left out. `statements.toml` lists, by language, how
 sentences begin.
 """
 

@@ -1,6 +1,6 @@
 """News of missions that other kernels of the image think through: their ends, and the states in which they wait for their user.
 
-A look reads what the others committed since the last one, and publishes it here as if it had happened here: a watcher of a mission, a
+A look reads what the others committed since the last one, and publishes it here as if it had happened here. So a watcher of a mission, a
 client that waits for its result, and a count of ends need not know where it was thought. Each end is published once, by the kernel that
 wrote it at its own commit, by the others at their next look.
 
@@ -120,8 +120,8 @@ class MissionNews:
         return [] if before is None or number <= before else ledger.numbered(root, before, number - before)
 
     def _due(self, pending: set[str]) -> list[str]:
-        """Return the missions to read: new ones, those that left the pending set, those that a kernel thinks through or that have watchers
-        here; and of those that wait some, in turns."""
+        """Return the missions to read. They are new ones, those that left the pending set, and those that a kernel thinks through or that
+        have watchers here. Of those that wait some are read, in turns."""
         resting: list[str] = []
         due: list[str] = []
         for id, one in self._known.items():
@@ -161,7 +161,7 @@ class MissionNews:
         one.told = _waits(record)
 
     def _may_tell(self, id: str, one: _Known) -> bool:
-        """Return True if an end is to be published now, or was; False while the part that knows more of it has yet to do so."""
+        """Return True if an end is to be published now, or was. Return False while the part that knows more of it has yet to publish it."""
         one.ended = one.ended or time.monotonic()
         if self._events.is_told(id):
             return True

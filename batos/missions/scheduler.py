@@ -1,7 +1,7 @@
 """Scheduler: accepts missions, queues them, and attempts them until they end.
 
-Missions of users go before the system's own. A crash loses nothing: before `accept` is durable nothing was promised;
-after it, `recover` finds the mission at the next start, with its attempts counted and its inferences in the journal.
+Missions of users go before the system's own. A crash loses nothing. Before `accept` is durable nothing was promised. After it, `recover`
+finds the mission at the next start, with its attempts counted and its inferences in the journal.
 
 Those that are held back, or rest, are in `batos.missions.held_missions`. `batos.missions.cancellations`
 has those that are being cancelled.
@@ -522,7 +522,7 @@ class Scheduler:
         return False
 
     async def _ended_elsewhere(self, id: str) -> None:
-        """Wait until the kernel that was asked to end a mission has done so, for a lease at most: if it is gone, another one ends it."""
+        """Wait until the kernel that was asked to end a mission has done so, for a lease at most. If it is gone, another one ends it."""
         ended = asyncio.Event()
         stop = self._events.watch(id, lambda event: ended.set() if event["type"] == "result" else None)
         try:

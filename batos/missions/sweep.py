@@ -1,6 +1,6 @@
 """Sweep: which missions this kernel takes up of those that have no owner, or whose kernel is gone; and which it has lost.
 
-It looks with the membership (`Membership.on_look`) at the pending missions, without end: a mission that a kernel left behind is found by
+It looks with the membership (`Membership.on_look`) at the pending missions, without end. So a mission that a kernel left behind is found by
 the others, whatever became of that kernel. What it finds is queued; only the claim, which counts the attempt, makes it this kernel's.
 Orphans go first. Of the missions without an owner a kernel takes no more than it has places for, each kernel another part of the line. The
 system's own missions are taken up by the leader only.
@@ -103,7 +103,8 @@ class MissionSweep:
         self._turn: Iterator[str] = iter(())
 
     def may_take(self, record: MissionRecord) -> bool:
-        """Return True if this kernel may take up a mission: it can think it, or end it since its time is over or its user cancelled it."""
+        """Return True if this kernel may take up a mission. It may where it can think the mission, or end it since its time is over or its
+        user cancelled it."""
         return self.may_claim(record) or _is_to_end(record)
 
     def begins(self, record: MissionRecord) -> bool:
@@ -141,8 +142,8 @@ class MissionSweep:
         self._prune(root)
 
     def _chosen(self, root: Root, pending: list[str]) -> Iterator[str]:
-        """Yield the missions that this look reads: those under way here, the new ones and those whose kernel is gone, the least looked at
-        first, and some of all in turn."""
+        """Yield the missions that this look reads. They are those under way here, the new ones and those whose kernel is gone, the least
+        looked at first. Some of all missions follow in turn."""
         left = LOOKED_AT
         yielded: set[str] = set()
         gone = {owner: bool(owner) and kernels.is_gone(root, owner) for owner in {one.owner for one in self._seen.values()}}
@@ -225,8 +226,8 @@ class MissionSweep:
             self._scheduler.take_up(replace(record, resumed=True))
 
     def _in_order(self, others: list[MissionRecord]) -> list[MissionRecord]:
-        """Return missions in the order in which this kernel takes them up: of one rank first those that were passed for long, then those
-        whose model is loaded here. One whose model only another kernel has loaded is left to that one for some looks."""
+        """Return missions in the order in which this kernel takes them up. Of one rank come first those that were passed for long, then
+        those whose model is loaded here. One whose model only another kernel has loaded is left to that one for some looks."""
         near = {record.id: self.nearness(record) for record in others}
         looks = {record.id: self._seen[record.id].looks for record in others}
         ripe = [record for record in others if near[record.id] != ELSEWHERE or looks[record.id] > PATIENCE_LOOKS]

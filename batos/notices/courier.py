@@ -3,7 +3,7 @@
 outbox ─ words, call ready ─ INTENDED on disk ─ sent ─ outcome on disk ─┬ told
                                                                       └ sent again later, a bounded number of times
 
-What a kill cut off is in doubt. It is sent once more, with the same key, and says that it may have been told before; a channel that its
+What a kill cut off is in doubt. It is sent once more, with the same key, and says that it may have been told before. A channel that its
 user wants to tell at most once leaves it in doubt instead. A message that surely was not told is sent again as it is.
 """
 

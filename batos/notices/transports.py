@@ -1,8 +1,8 @@
 """Transports of notices: a message becomes one call that is ready to be sent, as those of tools are, by the same jail and client.
 
 A program runs in the jail of programs, with fixed arguments whose placeholders a message fills. A hook is a POST by the guarded client.
-What the library apprise reaches is sent by a program of ours in the same jail: its requests, time and memory are bounded, and the daemon
-imports nothing of it.
+What the library apprise reaches is sent by a program of ours in the same jail. Its requests, time and memory are bounded, and the daemon
+imports nothing of the library.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ async def check_channel(spec: ChannelSpec, services: ConnectorServices) -> None:
 
 
 def parted_place(spec: ChannelSpec) -> tuple[str, str]:
-    """Return the place of a channel as the image keeps it, and what of it is a secret, which is kept beside the image; empty if nothing is.
+    """Return the place of a channel as the image keeps it, and what of it is a secret, which is kept beside the image. The secret is empty
+    if nothing is one.
 
     An apprise URL is a secret as a whole. Of a hook's URL what comes after the server is one, where it looks like it.
     """

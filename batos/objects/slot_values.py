@@ -1,7 +1,7 @@
 """Values of slots: Method, Intent, Primitive, tracked containers, and the check of values that may be stored.
 
 A Primitive has a stable name, which images hold, and keeps it wherever its function moves. Images of earlier versions name Primitives
-by the functions and modules of their time; the table of those aliases is complete and needs no further rows.
+by the functions and modules of their time. The table of those aliases is complete and needs no further rows.
 
 A plain list or dict in a slot is not tracked: a change in place is lost at the next load. So plain containers become persistent ones when
 they are stored. Since unpickling runs `__reduce__`, nothing is stored but plain values, these containers, BTrees, blobs and the classes
@@ -210,7 +210,7 @@ class Primitive(_Named):
 class Method(Persistent):
     """Generated source text with its contract and provenance; runs in the sandbox only.
 
-    A record of its own, never changed after it was made, but for `grants` and `acted`: a new version is a new Method whose `previous` is
+    A record of its own, never changed after it was made, but for `grants` and `acted`. A new version is a new Method whose `previous` is
     the old.
     """
 

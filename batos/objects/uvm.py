@@ -6,11 +6,11 @@ checked when the object is stored.
 
 Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a fast path for that one
 only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of a slot misses and `__getattr__` loads the
-object; the class's own methods look for a slot first (`_Replaceable`).
+object. The class's own methods look for a slot first (`_Replaceable`).
 
-Delegation looks up a message that an object does not answer itself: own slots first, then the parents, depth first, left to right, each
-object once (Self: Ungar and Smith, OOPSLA 1987). Cycles and diamonds are harmless. A ghost's `__dict__` is empty, so an object with an
-empty one is activated before the lookup.
+Delegation looks up a message that an object does not answer itself. It looks in the object's slots first, then in the parents, depth
+first, left to right, each object once (Self: Ungar and Smith, OOPSLA 1987). Cycles and diamonds are harmless. A ghost's `__dict__` is
+empty, so an object with an empty one is activated before the lookup.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class UvmObject(Persistent):
 class Root(Protocol):
     """Root of an image: its few entries by name.
 
-    `lobby` is the object from which all others are found by name, and `ledger` holds the missions; `genesis` and `format` are the versions
+    `lobby` is the object from which all others are found by name, and `ledger` holds the missions. `genesis` and `format` are the versions
     of what the image began with and of its file.
     """
 

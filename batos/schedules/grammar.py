@@ -32,10 +32,10 @@ _NUMBER = re.compile(r"\d{1,5}")
 _NTH = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _FORMS = (
-    "allowed are: every day at 8, every weekday at 8:00, every monday and friday at 9:30, every day at 8 and 18; "
-    "on the first of each month at 7, on the last of each month at 18:00; every 3 days at 8, every other monday at 9, "
-    "every 2 weeks on tuesday at 18; every 15 minutes, every 2 hours, hourly; "
-    "tomorrow at 8, at 2026-12-01 08:00, in 2 hours, or a cron expression such as 0 8 * * 1-5"
+    "Allowed are: every day at 8, every weekday at 8:00, every monday and friday at 9:30, every day at 8 and 18. "
+    "Or on the first of each month at 7, on the last of each month at 18:00. Or every 3 days at 8, every other monday at 9, "
+    "every 2 weeks on tuesday at 18. Or every 15 minutes, every 2 hours, hourly. "
+    "Or tomorrow at 8, at 2026-12-01 08:00, in 2 hours, or a cron expression such as 0 8 * * 1-5"
 )
 
 
@@ -290,7 +290,7 @@ class _Reading:
     _taken = ""
 
     def _refused(self, why: str) -> InvalidInput:
-        return InvalidInput(f"the schedule {self._text!r} is not valid: {why}; {_FORMS}")
+        return InvalidInput(f"the schedule {self._text!r} is not valid: {why}. {_FORMS}")
 
 
 def _cycle_rule(days: int, first: datetime.date, offsets: list[int], times: list[tuple[int, int]]) -> str:

@@ -1,10 +1,10 @@
 """Times of a schedule: when it runs next, and which times passed, in a time zone whose clocks are put forward and back.
 
-A rule is text: `cron 0 8 * * 1-5`, `every 900 from 1764201600` (seconds, and the time that is counted from), `at 1764568800`; or `days 14
-from 2026-11-30 on 0,3 at 9:30` (days of the calendar, the first one, days after it, and times of the day).
+A rule is text: `cron 0 8 * * 1-5`, `every 900 from 1764201600` (seconds, and the time that is counted from), or `at 1764568800`. Another
+form is `days 14 from 2026-11-30 on 0,3 at 9:30` (days of the calendar, the first one, days after it, and times of the day).
 
 Where the clock is put forward, a time that it jumps over comes when the jump is over, once. Where it is put back, a time that comes twice
-counts the first time; only an expression whose hours begin with a star (every hour, every second hour) counts both. `every` counts seconds
+counts the first time. Only an expression whose hours begin with a star (every hour, every second hour) counts both. `every` counts seconds
 that pass, whatever clocks say. `cronsim` says which dates and times of a calendar without jumps an expression means.
 """
 

@@ -37,8 +37,8 @@ class StepContinuation(NamedTuple):
     """Hears of the chunks that the memory forgot: what it knew of a failure that stands no more."""
 
     async def dry(self, session: StepSession) -> dict[str, Any]:
-        """Return what a continuation would do: `diff`, `conflicts`, `why_not` if the mission cannot go on, and `ahead`: the number of
-        inferences known in the image as it is now, and the number to be paid for up to the first unknown one."""
+        """Return what a continuation would do: `diff`, `conflicts`, `why_not` if the mission cannot go on, and `ahead`. `ahead` counts
+        inferences: those known in the image as it is now, and those to be paid for up to the first unknown one."""
         told: dict[str, Any] = {"diff": diff(session), "conflicts": session.image.read(conflicts, session)}
         if session.is_of_method:
             return told
@@ -191,7 +191,7 @@ def _edited(session: StepSession) -> list[InferenceRecord]:
 
 
 def _unedited(session: StepSession) -> list[InferenceRecord]:
-    """Return the inferences that the session has paid for, and recorded ones that another model, or one with other options, gave: what was
+    """Return the inferences that the session has paid for, and recorded ones that another model, or one with other options, gave. What was
     paid for is not paid for again."""
     taken = [one.answer._replace(key=one.place.key, occurrence=one.place.occurrence, parts=one.place.parts)
              for one in session.source.asked

@@ -174,8 +174,8 @@ class StepSession:
 
     @property
     def error(self) -> tuple[dict[str, Any], bool] | None:
-        """Return the error that ended the thinking as the wire shows it, and True if it is only recorded: the mission was not brought to
-        it again."""
+        """Return the error that ended the thinking as the wire shows it, and True if it is only recorded. The mission was not brought to it
+        again then."""
         error, known = self.run.error, self.mission.failure
         if error is None:
             return self._recorded

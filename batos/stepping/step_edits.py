@@ -1,6 +1,6 @@
 """Changes that the user of a session makes: of the image, of what was answered, of the cycle, and of replies to questions.
 
-One function applies a change of the image to the mirror at once, and to the real image when the mission is continued; methods pass the
+One function applies a change of the image to the mirror at once, and to the real image when the mission is continued. Methods pass the
 guardian each time. Other changes concern only this mission's own thought.
 """
 
@@ -41,7 +41,7 @@ class StepEdit(NamedTuple):
     remove: bool
     before: Any
     about: str = ""
-    """As JSON: of an answer its key and occurrence, of a slot of the cycle that cycle and its number of states before; of a reply its
+    """As JSON: of an answer its key and occurrence, of a slot of the cycle that cycle and its number of states before. Of a reply its
     question."""
 
     @property

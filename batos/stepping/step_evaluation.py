@@ -74,7 +74,7 @@ async def send_message(
 
 
 async def _within(session: StepSession, work: Any, inferences: int) -> Any:
-    """Do some work in the place of the cycle that stands, as a trial: what it asks for does not count as asked by the mission."""
+    """Do some work in the place of the cycle that stands, as a trial. What it asks for does not count as asked by the mission."""
     attempt, cycle, source = session.run.attempt, session.run.cycles[session.run.standing], session.source
     asked, runs, failure = list(source.asked), list(session.runs), session.memory.error
     session.memory.allowance, session.memory.error = inferences, None

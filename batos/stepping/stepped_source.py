@@ -1,6 +1,6 @@
 """Inferences of a mission that is stepped through: as recorded, as its user changed them, and new ones within an allowance.
 
-A recorded inference counts as the same if what was asked is the same; the model's digest and options may differ, which belong to the
+A recorded inference counts as the same if what was asked is the same. The model's digest and options may differ, which belong to the
 machine and not to the thought. What the journal lacks fails as the mission failed then, unless the allowance pays for it.
 """
 

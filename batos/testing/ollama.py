@@ -490,7 +490,7 @@ class ScriptedOllama:
     def say(self, answer: Answer, when: When = None, times: int | None = None) -> None:
         """Answer chats with a text, or with the result of a function of the request.
 
-        `<think>…</think>` before an answer is split off if the model's template knows `.Thinking`, as Ollama does; each
+        `<think>…</think>` before an answer is split off if the model's template knows `.Thinking`, as Ollama does. Each
         `<tool_call>{"name": …, "arguments": …}</tool_call>` becomes a call where the request offers tools.
 
         :param when: a part of any message's text, or a function of the request; None: every chat.
@@ -503,10 +503,13 @@ class ScriptedOllama:
     ) -> None:
         """Fail requests to `path`.
 
-        `refuse`: the connection is closed without an answer; `status_404`, `status_500`, `status_503`: as Ollama answers; `junk`: the
-        answer is not JSON; `hang`: no answer; `slow`: the first token comes after `seconds`, else at `release`. In the middle of an
-        answer, `cut`: the stream breaks off; `stall`: it stops without an end; `error`: it brings an error. `full`: the disk is full,
-        which a create or a pull reports in its stream, an upload (path `/api/blobs`) at once.
+        * `refuse`: the connection is closed without an answer;
+        * `status_404`, `status_500`, `status_503`: as Ollama answers;
+        * `junk`: the answer is not JSON;
+        * `hang`: no answer;
+        * `slow`: the first token comes after `seconds`, else at `release`;
+        * in the middle of an answer, `cut`: the stream breaks off; `stall`: it stops without an end; `error`: it brings an error;
+        * `full`: the disk is full, which a create or a pull reports in its stream, an upload (path `/api/blobs`) at once.
         """
         self.script.fail(Fault(kind, seconds), path, when, times)
 

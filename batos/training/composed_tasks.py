@@ -1,8 +1,12 @@
 """Composed families: sources, conditions, changes and ends put together, thousands of them, so that a model learns how words become code.
 
-There are three forms: an aggregation of many items (`the sum of the numbers that are even, each doubled`), a change of a slot with an
-answer (`add the number to SLOT if it is positive, and answer what it was before`), and a chain of steps on one value. No composed family
-has the shape of a family that measures (`Family.part`).
+There are three forms:
+
+* an aggregation of many items (`the sum of the numbers that are even, each doubled`);
+* a change of a slot with an answer (`add the number to SLOT if it is positive, and answer what it was before`);
+* a chain of steps on one value.
+
+No composed family has the shape of a family that measures (`Family.part`).
 
 The parts stand in `parts.txt`, which explains its columns, and synonyms in `wordings.txt`. Compositional data of this kind: Lake and
 Baroni 2018 (arXiv:1711.00350), Andreas 2020 (arXiv:1904.09545).

@@ -36,8 +36,8 @@ from batos.training.workspace import (
 )
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
-"""Numbers of tasks: of each family, of each product of `products.txt`, of each family that users ask for first; of composed families, with
-one task each; and of the validation."""
+"""Numbers of tasks: of each family, of each product of `products.txt`, of each family that users ask for first. Then of composed families,
+with one task each, and of the validation."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
 _SHARE = 0.25  # least share of the data that an image's own methods make up, if there are any

@@ -73,8 +73,8 @@ class Liked(NamedTuple):
 
 
 def liked(root: Root, persona: str, settings: Settings) -> tuple[list[Liked], int]:
-    """Return the missions that users rated +1 and in which a persona spoke, newest first; and the number of those without a prompt that
-    could be rebuilt.
+    """Return the missions that users rated +1 and in which a persona spoke, newest first. Return also the number of those without a prompt
+    that could be rebuilt.
 
     Left out are missions that were rated otherwise or undone, system missions, messages, answers of a schema, and missions whose texts
     retention dropped.
@@ -252,7 +252,7 @@ def train_voice(
     """
     if settings.memory.training_consent != "on":
         raise ConfigError(
-            "what missions say would be learned into weights, which may be passed on; if you agree, say so: "
+            "what missions say would be learned into weights, which may be passed on. If you agree, say so: "
             "--set memory.training_consent=on, "
             'or training_consent = "on" in the section [memory] of batos.toml'
         )

@@ -1,5 +1,5 @@
-"""The workspace of a training: the base's weights as a file, a work folder, the image as it is now, the loss curve, and the expert's
-folder.
+"""The workspace of a training: the base's weights as a file, a work folder, and the image as it is now. Also the loss curve and the
+expert's folder.
 
 The folder of an expert has the adapter, its config and `expert.toml`, as the LoRA factory takes it.
 """
@@ -145,8 +145,8 @@ def check_place(folder: Path) -> None:
 
 
 def next_version(folder: Path, expert: Expert, known: Iterable[int] = ()) -> int:
-    """Return the version after all known ones of an expert, since no version is made twice: those in its folder, in folders beside it (the
-    loop puts its trainings there), and those in the image.
+    """Return the version after all known ones of an expert, since no version is made twice. Known are those in its folder, in folders
+    beside it (the loop puts its trainings there), and those in the image.
 
     :raises InvalidInput: where its own folder holds an expert.toml that cannot be read.
     """

@@ -130,7 +130,7 @@ class Deliveries:
         if held is None or not secret or not proved:
             self._note_refusal(delivery.hook)
             raise HookRefused(
-                "there is no such hook, or the signature or token is missing or wrong: sign the raw body (X-Hub-Signature-256, or "
+                "there is no such hook, or the signature or token is missing or wrong. Sign the raw body (X-Hub-Signature-256, or "
                 "webhook-signature with a time of now), or send the secret (Authorization: Bearer SECRET, or ?token=SECRET)"
             )
         return held

@@ -1,6 +1,6 @@
 """Templates: briefs of a user with fields such as `{issue.title}`, which text of others fills.
 
-What fills a field stands between two marks that it cannot hold itself. That is a help for the model and no wall: what a mission may do
+What fills a field stands between two marks that it cannot hold itself. That is a help for the model and no wall. What a mission may do
 outside is decided by its grants, for which it has read untrusted text from its first moment. No sentence explains the marks: with one, a
 small model writes about that sentence in place of the text.
 

@@ -229,7 +229,7 @@ class MetricsRequest(Request):
 
 
 class ModelsRequest(Request):
-    """The models; with `ensure`, those that are missing are brought about first; with `use`, another one thinks from now on; with `fit`,
+    """The models. With `ensure`, those that are missing are brought about first. With `use`, another one thinks from now on. With `fit`,
     what there is to think with, those of `names` after a trial."""
 
     least_role: ClassVar[Role] = "read"

@@ -6,8 +6,8 @@
             print(event)
 
 Every request carries a `ref`, so several requests can be open at once. A request without an answer is sent again. The client gives a
-mission its id, and the daemon accepts each id once: neither a lost message nor a restarted daemon makes two missions of one.
-`Operating` holds the requests about the daemon itself (facts, metrics, methods). `image_bytes` reads the images that a client attaches.
+mission its id, and the daemon accepts each id once. Neither a lost message nor a restarted daemon makes two missions of one. `Operating`
+holds the requests about the daemon itself (facts, metrics, methods). `image_bytes` reads the images that a client attaches.
 """
 
 from __future__ import annotations
@@ -540,9 +540,9 @@ class Client(Operating):
         """Return the content of the memory.
 
         :param documents: number of documents to list, newest first.
-        :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
-            `unfollow`, a folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of
-            a document to keep, or a folder.
+        :param change: `archives`, the number of archives to list, or one change to make first. The change is `forget`, the source of a
+            document; `unfollow`, a folder; or `restore`, the number of an archive or the source of a document. Or it is `pin` or `unpin`,
+            the source of a document to keep, or a folder.
         :raises UnknownSource: if the memory holds nothing from that source.
         """
         return await self._ask("memory", hold_s=LONG_S if change else 0.0, documents=documents, **change)

@@ -119,8 +119,8 @@ class CompareResumeRequest(Request):
 
 
 class ComparePromoteRequest(Request):
-    """Make the variant what there is, in one transaction that can be undone; `anyway`: also where pairs are not judged yet, or it is not
-    found better."""
+    """Make the variant what there is, in one transaction that can be undone. With `anyway`, also where pairs are not judged yet, or the
+    variant is not found better."""
 
     op: Literal["compare.promote"]
     id: CompareId

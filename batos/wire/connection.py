@@ -130,8 +130,8 @@ _PING_MS, _SILENCE_MS = 15_000, 60_000  # equal to the daemon's; only a missing 
 class Connection:
     """Connection that `batos.wire.client.Client` uses: an async context manager.
 
-    :param endpoint: endpoint of the daemon; default: the first of the setting `wire.listen`, from environment and `batos.toml` as for
-        the command line: a local socket of this user, unless they say otherwise. The default keys then come from the settings, too.
+    :param endpoint: endpoint of the daemon; default: the first of the setting `wire.listen`, from environment and `batos.toml` as for the
+        command line. That is a local socket of this user, unless they say otherwise. The default keys then come from the settings, too.
     :param timeout_s: seconds to wait for an answer that is not delayed on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
     :param keys: keys to authenticate with, if the daemon requires keys (`ClientKeys.load`).

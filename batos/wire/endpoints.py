@@ -80,8 +80,8 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
         host = "127.0.0.1"
     if not guarded and not _is_loopback(host):
         raise EndpointError(
-            f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys anybody there could use it; "
-            "make keys (`batos keys new`), name them in wire.secret_key, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
+            f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys anybody there could use it. "
+            "Make keys (`batos keys new`), name them in wire.secret_key, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
         )
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
@@ -201,8 +201,8 @@ def _taken(endpoint: str) -> EndpointError:
 
 
 def to_tell(bound: Sequence[str], host: str) -> str:
-    """Return the endpoint at which another machine reaches a daemon best, of those that it listens at: one of a network, else the first;
-    empty if there is none.
+    """Return the endpoint at which another machine reaches a daemon best, of those that it listens at. That is one of a network, else the
+    first; empty if there is none.
 
     :param host: name of this machine, for an endpoint at all its addresses.
     """

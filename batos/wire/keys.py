@@ -1,6 +1,6 @@
 """CURVE keys: key pairs in files, the clients that a daemon admits, and the keys that a client needs.
 
-A file has ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anyone, `NAME.key_secret` holds both and must be
+A file has ZeroMQ's own form (`zmq.auth`). `NAME.key` holds a public key and may be read by anyone. `NAME.key_secret` holds both and must be
 readable by its owner only. The `role` of a client is in the metadata of its public key in the daemon's folder. Keys are of Curve25519 in
 Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
 """

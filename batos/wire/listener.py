@@ -7,8 +7,8 @@ Frames become messages in bounded memory and bounded steps, whatever peers send.
 frames are counted and added up here. Those of a message that is too large are dropped as they arrive.
 
 `Authority` holds the rights of a message's sender: its role, and the folders that it may name. A sender is identified by facts that it
-cannot choose: the CURVE key of its connection, or the user who opened a local socket, as the kernel reports. Over TCP without keys, the
-only known fact is that the sender is on this machine. `docs/wire.md` lists each operation's role.
+cannot choose. They are the CURVE key of its connection, or the user who opened a local socket, as the kernel reports. Over TCP without
+keys, the only known fact is that the sender is on this machine. `docs/wire.md` lists each operation's role.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Message(NamedTuple):
 class Inbox:
     """Messages that arrive at `socket`, at most `WireLimits.message_bytes` each.
 
-    A message that did not come by ZMTP/3 is dropped: earlier versions take any bytes for frames, a browser's, too. libzmq refuses them
-    as the listener configures it; this is a second, independent check. Only ZMTP/3 tells the type of the sender's socket.
+    A message that did not come by ZMTP/3 is dropped. Earlier versions take any bytes for frames, a browser's, too. libzmq refuses them as
+    the listener configures it; this is a second, independent check. Only ZMTP/3 tells the type of the sender's socket.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], message_bytes: int, *, with_keys: bool = False) -> None:
@@ -190,7 +190,7 @@ class Authority:
             path = self._backups / named if isinstance(request, BackupRequest) else Path(named)
             if not await asyncio.to_thread(_is_within, path, self._folders):
                 raise PathRefused(
-                    f"{request.op}: {named!r} is in no folder that this client may name; there are the data folder and what the "
+                    f"{request.op}: {named!r} is in no folder that this client may name. Allowed are the data folder and what the "
                     f"daemon's setting `wire.folders` lists: put {os.fspath(path.parent)!r} there, or ask as the daemon's own user at ipc://"
                 )
 
@@ -210,7 +210,7 @@ def _refusal(request: Request, role: Role, *, with_keys: bool) -> str:
     if with_keys:
         return f"{needs}, and this client's key has the role {role}; beside the daemon, `batos keys role NAME {request.role}` changes that"
     return (
-        f"{needs}, and clients without keys have the role {role} here; ask as the daemon's own user at its ipc:// endpoint, or raise the "
+        f"{needs}, and clients without keys have the role {role} here. Ask as the daemon's own user at its ipc:// endpoint, or raise the "
         "daemon's setting `wire.role`"
     )
 

@@ -1,8 +1,14 @@
 """Payloads: parse bytes into a request, or raise the error that says what is wrong with them.
 
-JSON is read more strictly than by `json.loads`, and never ends in an unexpected Python error. Refused are: bytes that are not strict UTF-8;
-anything but one object; duplicate keys; NaN and infinities (also `1e999`); lone surrogates; integers of more digits than Python converts;
-nesting deeper than the limit.
+JSON is read more strictly than by `json.loads`, and never ends in an unexpected Python error. Refused are:
+
+* bytes that are not strict UTF-8;
+* anything but one object;
+* duplicate keys;
+* NaN and infinities (also `1e999`);
+* lone surrogates;
+* integers of more digits than Python converts;
+* nesting deeper than the limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schemas of requests: one pydantic model for each operation.
 
-Schemas are strict (no number in a string's place, no boolean in a number's); they are closed (a field that the operation does not have is
+Schemas are strict (no number in a string's place, no boolean in a number's). They are closed (a field that the operation does not have is
 refused). The same rules in prose, with examples that are tested: `docs/wire.md`.
 """
 

@@ -16,7 +16,7 @@ EditKind = Literal["slot", "prompt", "method", "facet", "intent", "model", "answ
 
 
 class StepOpenRequest(Request):
-    """Think a mission again, in a mirror of the image as it was, up to the place where it failed or to `at`; or run one method."""
+    """Think a mission again, in a mirror of the image as it was, up to the place where it failed or to `at`. Or run one method."""
 
     op: Literal["step.open"]
     session: Session | None = None  # a name of the client's; the same again returns the session as it stands

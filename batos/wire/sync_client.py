@@ -353,9 +353,9 @@ class SyncClient(SyncOperations):
         """Return the content of the memory.
 
         :param documents: number of documents to list, newest first.
-        :param change: `archives`, the number of archives to list; or one change to make first: `forget`, the source of a document;
-            `unfollow`, a folder; `restore`, the number of an archive or the source of a document; `pin` and `unpin`, the source of
-            a document to keep, or a folder.
+        :param change: `archives`, the number of archives to list, or one change to make first. The change is `forget`, the source of a
+            document; `unfollow`, a folder; or `restore`, the number of an archive or the source of a document. Or it is `pin` or `unpin`,
+            the source of a document to keep, or a folder.
         :raises UnknownSource: if the memory holds nothing from that source.
         """
         return self._run(self._client.memory(documents, **change))

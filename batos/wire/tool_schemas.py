@@ -52,7 +52,7 @@ class ToolAddRequest(Request):
 
 
 def folders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the folders that the options of a program open to it; what is not a list of paths is left to the connector to refuse."""
+    """Return the folders that the options of a program open to it. What is not a list of paths is left to the connector to refuse."""
     given = options.get("folders")
     return tuple(one.removesuffix(":ro").removesuffix(":rw") for one in given if isinstance(one, str)) if isinstance(given, list) else ()
 

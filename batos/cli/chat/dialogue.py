@@ -1,7 +1,7 @@
 """Dialogue with a daemon: each turn is a durable mission that follows the last one.
 
-The client gives a turn its id before it asks the daemon. So whatever is lost, a message, the daemon or the chat itself, the same turn
-can be submitted again and is the same mission; thought that was done meanwhile is not repeated.
+The client gives a turn its id before it asks the daemon. So whatever is lost, a message, the daemon or the chat itself, the same turn can
+be submitted again and is the same mission. Thought that was done meanwhile is not repeated.
 
 A bookmark beside the history holds the newest turn of the last conversation with a daemon, so that `--last` finds it again. It is written
 before the daemon is asked: a turn is not lost when the chat is killed between the two.

@@ -212,7 +212,7 @@ def _chosen(what: str, word: str, words: tuple[str, ...], now: str | None) -> st
 
 T = TypeVar("T")
 _HOW = (
-    "A \\ at the end of a line goes on in the next one; so does Alt-Enter. /help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
+    "A \\ at the end of a line goes on in the next one; so does Alt-Enter. See /help for commands; Ctrl-C stops an answer, Ctrl-D leaves."
 )
 
 

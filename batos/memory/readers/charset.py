@@ -1,8 +1,14 @@
 """Character sets: decode bytes to text, and detect bytes that are not text.
 
-In this order: a byte order mark; well-formed UTF-8; the declared encoding, unless the bytes contradict it; UTF-8 with some bad bytes, or in
-some lines; then a guess, by charset-normalizer among encodings in use, and by the letters of languages where several encodings of Latin
-letters would do. Some bytes that are invalid in the best encoding are damage. Doubts are reported.
+Encodings are tried in this order:
+
+* a byte order mark;
+* well-formed UTF-8;
+* the declared encoding, unless the bytes contradict it;
+* UTF-8 with some bad bytes, or in some lines;
+* a guess, by charset-normalizer among encodings in use, and by the letters of languages where several encodings of Latin letters would do.
+
+Some bytes that are invalid in the best encoding are damage. Doubts are reported.
 """
 
 from __future__ import annotations
@@ -128,8 +134,8 @@ def decoded(data: bytes, declared: str = "") -> Decoded:
 
 
 def _once(text: str) -> str | None:
-    """Return the text that was encoded as UTF-8, taken for Western letters, and encoded again; None for any other: each of its letters
-    beyond ASCII must belong to such a pair.
+    """Return the text that was encoded as UTF-8, taken for Western letters, and encoded again. Return None for any other text: each of its
+    letters beyond ASCII must belong to such a pair.
     """
     if len(_TWICE.findall(text)) < _FEWEST_TWICE:
         return None
@@ -534,8 +540,8 @@ def _cyrillic(part: bytes) -> str:
 def _few_cyrillic(part: bytes) -> str:
     """Return the Cyrillic encoding of one or a few words, which are too short for statistics; empty for any other text.
 
-    All of their letters are beyond ASCII, capitals stand where capitals do, and vowels are as many as in Slavic languages: Greek or Hebrew
-    words have fewer.
+    All of their letters are beyond ASCII, capitals stand where capitals do, and vowels are as many as in Slavic languages. Greek or Hebrew
+    words have fewer vowels.
     """
     if not 2 <= len(_HIGH.findall(part)) <= _FEW:
         return ""

@@ -205,7 +205,7 @@ def _name(words: str) -> str:
 
 
 def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list[DraftPart]:
-    """Return a part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
+    """Return a part for each stretch of turns of one day. A line with a date in it, or a date before a name, begins another."""
     parts: list[DraftPart] = []
     held: list[tuple[str, str]] = []  # turns: text and speaker
     ahead, title, day, blank = "", "", 0, True  # text before the next turn, its title, its day, and True if the last line was blank

@@ -296,7 +296,8 @@ def _parted(line: str) -> tuple[str, str]:
 
 
 def _unfolded(text: str) -> Iterator[str]:
-    """Yield the lines of the format: one that begins with a blank goes on with the one before, and so does one behind `=` at its end."""
+    """Yield the lines of the format. A line that begins with a blank goes on with the line before. So does one behind a line with `=` at
+    its end."""
     held: list[str] = []
     soft = False
     for line in text.split("\n"):

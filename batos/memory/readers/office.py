@@ -1,6 +1,6 @@
 """Office reader: archives of XML (docx, pptx, odt, odp and similar, epub, spreadsheets).
 
-mammoth turns Word documents into HTML, with styles, lists, tables, footnotes and comments; where it fails, the document is read by its
+mammoth turns Word documents into HTML, with styles, lists, tables, footnotes and comments. Where mammoth fails, the document is read by its
 paragraphs, as slides and OpenDocument are. Spreadsheets need python-calamine.
 """
 
@@ -138,8 +138,8 @@ _FILE_NAME = re.compile(r"\S{1,200}\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf|webp
 
 
 def _known_to_mammoth(archive: Archive, data: bytes) -> tuple[bytes, int]:
-    """Return a Word document in which elements that mammoth leaves out with their text have names that it knows: fields, text with its
-    pronunciation, formulas, text from right to left, text boxes of which there is one form. Hidden text is taken out: return the number
+    """Return a Word document in which elements that mammoth leaves out with their text have names that it knows. They are fields, text with
+    its pronunciation, formulas, text from right to left, text boxes of which there is one form. Hidden text is taken out: return the number
     of its characters, too.
     """
     odd = [
@@ -559,7 +559,7 @@ _SPAN_CHARS, _SPANS = 200, 10_000  # greatest length of a cell that is repeated 
 
 
 def _filled(sheet: Any) -> list[list[Any]]:
-    """Return the rows of a sheet; a cell that goes on in the rows below is repeated in them, because a row is read without those above."""
+    """Return the rows of a sheet. A cell that goes on in the rows below is repeated in them, because a row is read without those above."""
     rows: list[list[Any]] = sheet.to_python()
     first_row, first = sheet.start or (0, 0)
     for (top, left), (bottom, _) in (sheet.merged_cell_ranges or [])[:_SPANS]:

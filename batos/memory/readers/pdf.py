@@ -87,7 +87,7 @@ def tidied(text: str) -> str:
 
 
 def _joined(found: re.Match[str]) -> str:
-    """Return nothing for the hyphen that parts a word at the end of a line, in any script; one before a capital is the word's own."""
+    """Return nothing for the hyphen that parts a word at the end of a line, in any script. A hyphen before a capital is the word's own."""
     own = found[0][0] == "\xad" or (found[1].islower() and not found.string[found.start() - 1].isupper())
     return "" if own else found[0]
 
