@@ -2,11 +2,11 @@
 
     python tools/check_words.py [FILE ...] [--reflow]
 
-A document (`*.md`) is checked sentence by sentence: at most 25 words between stops, colons and semicolons, no words that hide who
-acts, no "is no X", one sentence a line. Of a source (`*.py`) the docstrings are checked, and each text of at least five words:
-messages, help texts, settings, texts of the console. Left out are lists of words, code, and texts that go to a model or into images, whose
-words are part of journal keys. `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without
-files, the documents and `batos/**/*.py` are checked.
+A document (`*.md`) is checked sentence by sentence: at most 25 words, no words that hide who acts, no "is no X", one sentence a line.
+Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings, texts of the
+console. Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys.
+`--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without files, the documents and
+`batos/**/*.py` are checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to n
 
 _CODE = re.compile(r"``.+?``|`[^`]+`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_CLAUSE = re.compile(r"(?<=[;:])\s+")
 _END = re.compile(r"(?<=[.!?])[\"”*)_]*\s+(?![*+-]\s|\d+\.\s|[|#>])(?=[\"“*(_`\[]*[A-Z0-9“\"`*(\[])")
 _DRAWING = re.compile(r"[─│├└┬]|\S {3,}\S")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|No|St|Dr|Mr|Mrs)\.$")
@@ -42,8 +41,18 @@ _FEWEST_WORDS = 5  # of a text in a source that is taken for a sentence
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NOT_PROSE = re.compile(r"^\s*(?:def|class|import|from|#) |\b(?:SELECT|CREATE TABLE)\b|\(\?[:!=<P]|\\[bdsw]|</?\w+>|= None$", re.MULTILINE)
 """Code, SQL, patterns and markup."""
-_TO_MODELS = {"batos/forge/machine.py", "batos/forge/method_prompts.py", "batos/mind/psm.py", "batos/synthesis/families.py"}
-"""Sources whose texts go to models or into images; of these, docstrings and errors are checked."""
+_TO_MODELS = {
+    "batos/autotelic/heartbeat.py",
+    "batos/autotelic/trigger_missions.py",
+    "batos/forge/machine.py",
+    "batos/forge/method_prompts.py",
+    "batos/forge/tool_prompts.py",
+    "batos/guardian/rules/tool_use.py",
+    "batos/mind/psm.py",
+    "batos/synthesis/batch_runner.py",
+    "batos/synthesis/families.py",
+}
+"""Sources whose texts go to models, into workers or into images. Of these, docstrings and errors are checked."""
 _SAID = ("help", "description")
 _BULLET = re.compile(r"^(\s*)((?:[*+-]|\d+\.)\s+)(\S.*)$")
 
@@ -61,9 +70,9 @@ def sentences(text: str) -> list[str]:
 
 
 def word_count(sentence: str) -> int:
-    """Count the words of the longest part of a sentence that ends with a stop, a colon or a semicolon. A span of code counts as one."""
+    """Count the words of a sentence. A span of code counts as one."""
     plain = _CODE.sub("code", _LINK.sub(r"\1", sentence))
-    return max(len(re.findall(r"\S*\w\S*", clause)) for clause in _CLAUSE.split(plain))
+    return len(re.findall(r"\S*\w\S*", plain))
 
 
 def trouble(text: str) -> Iterator[str]:

@@ -193,8 +193,8 @@ async def refuse_(text: UvmObject, selector: str, *args: Any, **kwargs: Any) -> 
     :raises SealedMisuse: always.
     """
     raise SealedMisuse(
-        f"a sealed text does not understand {selector!r}: read it by number_in_(near), one_of_(choices), lines_() or read_(schema), hand "
-        "it to think_, or to a free text of a tool"
+        f"a sealed text does not understand {selector!r}. Read it by number_in_(near), one_of_(choices), lines_() or read_(schema), or "
+        "hand it to think_, or to a free text of a tool"
     )
 
 

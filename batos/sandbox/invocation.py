@@ -475,8 +475,8 @@ class Invocation:
         workers, host, most = self.activity.seconds, self.activity.host.seconds, self.limits.total_s
         return self._limit(
             "time",
-            f"the methods of this mission have computed for {workers + host:.1f} s of {most:g}: {workers:.1f} s in their "
-            f"workers, and {host:.1f} s the daemon for what they read, wrote and sent",
+            f"the methods of this mission have computed for {workers + host:.1f} s of {most:g}. Of these {workers:.1f} s "
+            f"passed in their workers, and {host:.1f} s in the daemon for what they read, wrote and sent",
         )
 
     def _failure(self, error: Exception) -> BaseException:

@@ -161,8 +161,8 @@ def check_destination(connection: str, places: Collection[str], given: Mapping[s
         where = names[0] in places or any(_says_where(name) for name in names)
         if where or (last_word(names[-1]) not in FREE_TEXT and one.origin != connection):
             raise SealedMisuse(
-                f"a sealed text may not be the argument {'.'.join(names)!r} of a tool of {connection}: what a tool answered does not say "
-                "where or to whom something is done; it may be a free text (text, body, message), or go back to the connection that said it"
+                f"a sealed text may not be the argument {'.'.join(names)!r} of a tool of {connection}. What a tool answered does not say "
+                "where or to whom something is done. It may be a free text (text, body, message), or go back to the connection that said it"
             )
 
 

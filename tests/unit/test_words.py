@@ -29,6 +29,7 @@ tool = _tool()
     "text",
     [
         "word " * 26 + "end.",
+        "word " * 13 + "and; " + "word " * 13 + "end.",
         "Nobody reads this.",
         "A port is no number.",
         "| cell | whoever asks |",
@@ -42,7 +43,7 @@ def test_a_broken_rule_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "word " * 20 + "and; " + "word " * 20 + "end.",
+        "word " * 24 + "end. " + "Word " * 24 + "end.",
         "`nobody` is a name.",
         "```\nNobody reads code.\n```",
         "It is no longer there.",
