@@ -174,6 +174,70 @@ def _paths(rows: list[tuple[str, str, str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def requests() -> str:
+    """One section an operation of the wire protocol: its purpose, its role, and a row for each field."""
+    from batos.wire.schemas import OPS
+
+    parts = []
+    for op, model in OPS.items():
+        schema = model.model_json_schema(by_alias=True)
+        role = f"Role `{model.least_role}`"
+        if model.operating:
+            role += f"; `operate` with {', '.join(f'`{field}`' for field in model.operating)}"
+        lines = [f"### {op}", "", f"{_flat(model.__doc__)}", f"{role}.", ""]
+        rows = [
+            f"| `{name}` | {_allowed(of)} | {_default(name, of, schema)} |"
+            for name, of in schema["properties"].items()
+            if name not in ("op", "ref")
+        ]
+        lines += ["| field | allowed | default |", "|---|---|---|", *rows] if rows else ["It has no fields."]
+        if nested := schema.get("$defs"):
+            for kind in nested.values():
+                lines += ["", _flat(kind["description"]), "", "| field | allowed | default |", "|---|---|---|"]
+                lines += [f"| `{name}` | {_allowed(of)} | {_default(name, of, kind)} |" for name, of in kind["properties"].items()]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _default(name: str, of: dict[str, Any], schema: dict[str, Any]) -> str:
+    if name in schema.get("required", ()):
+        return "required"
+    default = of.get("default")
+    return "–" if default in (None, "") else f"`{json.dumps(default)}`"
+
+
+def _allowed(of: dict[str, Any], one: bool = True) -> str:
+    """Say in words what the JSON schema of a field allows."""
+    from batos.wire.fields import WORDS
+
+    if "$ref" in of:
+        return "object of the fields below" if one else "objects of the fields below"
+    if kinds := of.get("anyOf"):
+        return " or ".join(_allowed(kind, one) for kind in kinds if kind.get("type") != "null")
+    if "enum" in of or "const" in of:
+        return ", ".join(f"`{value}`" for value in of.get("enum", [of.get("const")]))
+    kind = of.get("type", "any JSON value" if one else "JSON values")
+    if kind == "array":
+        count = _range(of.get("minItems"), of.get("maxItems"))
+        items = _allowed(of["items"], one=False) if of.get("items") else "JSON values"
+        return f"array of {count} {items}".replace("  ", " ")
+    if kind == "string" and (pattern := of.get("pattern")):
+        return f"{'string' if one else 'strings'} ({WORDS[pattern][1]})"
+    if kind == "string":
+        count = _range(of.get("minLength"), of.get("maxLength"))
+        return f"{'string' if one else 'strings'}{f' of {count} characters' if count else ''}"
+    least, above = of.get("minimum"), of.get("exclusiveMinimum")
+    most = of["exclusiveMaximum"] - 1 if "exclusiveMaximum" in of else of.get("maximum")
+    found = f"above {above:g}, {_range(None, most)}" if above is not None else _range(least, most)
+    return f"{kind if one else f'{kind}s'}{f', {found}' if found else ''}"
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if least is None or most is None:
+        return f"at most {most:,.0f}" if most is not None else f"{least:,.0f} or more" if least is not None else ""
+    return f"{least:,.0f} to {most:,.0f}"
+
+
 def _item(match: re.Match[str]) -> str:
     name = {"param": f"`{match[2]}`", "raises": f"raises `{match[2]}`", "returns": "returns"}[match[1]]
     return f"* {name}: {_flat(match[3])}"
@@ -220,6 +284,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "metrics": ("metrics.md", metrics),
     "doors": ("http.md", doors),
     "console": ("http.md", console),
+    "requests": ("requests.md", requests),
 }
 
 

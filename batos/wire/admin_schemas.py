@@ -217,6 +217,8 @@ class SearchRequest(Request):
 
 
 class InfoRequest(Request):
+    """Report the daemon: its version, its image, its models and what it does now."""
+
     least_role: ClassVar[Role] = "read"
     op: Literal["info"]
 

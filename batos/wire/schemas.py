@@ -212,6 +212,8 @@ class SendRequest(_MissionRequest):
 
 
 class StatusRequest(Request):
+    """Report the state of a mission."""
+
     least_role: ClassVar[Role] = "read"
     op: Literal["status"]
     id: MissionId
@@ -231,12 +233,16 @@ class ResultRequest(Request):
 
 
 class WatchRequest(Request):
+    """Report the state of a mission, then its events, then its result."""
+
     least_role: ClassVar[Role] = "read"
     op: Literal["watch"]
     id: MissionId
 
 
 class CancelRequest(Request):
+    """End a mission that has not ended; it is FAILED with the code `cancelled`."""
+
     least_role: ClassVar[Role] = "submit"
     op: Literal["cancel"]
     id: MissionId
@@ -251,6 +257,8 @@ class PauseRequest(Request):
 
 
 class ResumeRequest(Request):
+    """Let a paused mission go on."""
+
     least_role: ClassVar[Role] = "submit"
     op: Literal["resume"]
     id: MissionId
@@ -341,6 +349,8 @@ class GrantRequest(_MissionRequest):
 
 
 class ShowRequest(Request):
+    """Show an object of the image: its slots, its methods and its parents."""
+
     least_role: ClassVar[Role] = "read"
     op: Literal["show"]
     target: Target
@@ -348,6 +358,8 @@ class ShowRequest(Request):
 
 
 class HistoryRequest(Request):
+    """List the transactions that changed an object, the newest first."""
+
     least_role: ClassVar[Role] = "read"
     op: Literal["history"]
     target: Target
@@ -374,6 +386,8 @@ class LsRequest(Request):
 
 
 class MissionsRequest(Request):
+    """List missions, the newest first."""
+
     least_role: ClassVar[Role] = "read"
     op: Literal["missions"]
     state: State | None = None
