@@ -18,7 +18,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class InferencePaid:
-    """A model answered an inference that a mission asked for, and the journal has it, or will have it soon."""
+    """A model answered an inference that a mission asked for, and the journal has it, or gets it soon."""
 
     record: InferenceRecord
 
@@ -108,7 +108,7 @@ class NoticeSent:
 
     channel: str
     outcome: str
-    """`done`, `failed`, or `doubt` where it may have been told"""
+    """`done`, `failed`, or `doubt` where it may have arrived"""
     notices: int
     """number of facts in it"""
 

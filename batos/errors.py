@@ -443,7 +443,7 @@ class ProvisioningFailed(InferenceFailed):
     `cause` is one of:
 
     * disk_full;
-    * registry (it cannot be reached, or will not give the model);
+    * registry (it cannot be reached, or does not give the model);
     * model_missing (no registry has it);
     * recipe (a Modelfile or a file that it names);
     * truncated, server_error, refused, malformed (what Ollama did instead);

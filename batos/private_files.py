@@ -114,7 +114,7 @@ def check_within(folder: Path) -> None:
 def check_links(path: Path) -> None:
     """Check that no link on the path to a file or folder, nor one of that name, belongs to another user.
 
-    :raises Exposed: if one does. A path that cannot be examined passes: opening it will report the error.
+    :raises Exposed: if one does. A path that cannot be examined passes: opening it reports the error.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         _followed(path, _check_link)

@@ -264,5 +264,5 @@ async def _status(line: _Line, id: str) -> Event:
 
 
 def _state_of(event: Event) -> Event:
-    """Return the state with which an end is told."""
+    """Return the event of state that reports an end."""
     return {**{name: value for name, value in event.items() if name != "result"}, "type": "state"}

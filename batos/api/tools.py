@@ -304,7 +304,7 @@ def _line(held: PinnedConnection, tool: ToolDefinition, table: list[CurrentGrant
 
 
 def _definitions(held: PinnedConnection, table: list[CurrentGrant]) -> list[Reply]:
-    """Return the tools of a connection with their definitions, as far as a reply has room; each is told whole by its own name."""
+    """Return the tools of a connection with their definitions, as far as a reply has room; a request for its name gets each whole."""
     found, left = [], DEFINITIONS_BYTES
     for tool in held.tools:
         whole = {**_line(held, tool, table), **_definition(tool)}

@@ -69,7 +69,7 @@ class Uploads:
 
     @handles(schemas.UploadRequest)
     async def upload(self, request: schemas.UploadRequest, client: Recipient) -> None:
-        """Take a part of an image, and tell the client at once: the reply speaks of nothing that is not durable."""
+        """Take a part of an image, and tell the client at once: the reply speaks only of what is durable."""
         client.send(await self.take(request))
 
     @handles(schemas.ImageRequest)

@@ -311,7 +311,7 @@ Curate = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class ImprovementLoop:
-    """Proposals and what they come to. With `autonomy.mode = "off"` there are none."""
+    """Proposals and what becomes of them. With `autonomy.mode = "off"` there are none."""
 
     def __init__(
         self,

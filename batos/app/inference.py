@@ -276,7 +276,7 @@ class ModelRuntime:
     def grouping(self, guess: Callable[[MissionRecord], str]) -> Grouping | None:
         """Return the grouping of missions by model; None without an Ollama.
 
-        :param guess: names the persona that a mission will probably go to.
+        :param guess: names the persona that a mission probably goes to.
         """
         if not self.places:
             return None
@@ -299,7 +299,7 @@ class ModelRuntime:
         )
 
     def loads(self, guess: Callable[[MissionRecord], str]) -> MissionLoads | None:
-        """Return what is loaded here and what missions will need; None without an Ollama.
+        """Return what is loaded here and what missions need; None without an Ollama.
 
         :param guess: see `grouping`.
         """

@@ -45,7 +45,7 @@ Record = dict[str, Any]
 TRIES = 3
 """Models tried for one mission. A model may lack a capability that it claims."""
 MORE = 1.25
-"""Largest allowed size of a model, as a multiple of the size that its user was told. The catalogue may be out of date."""
+"""Largest allowed size of a model, as a multiple of the size that its user has seen. The catalogue may be out of date."""
 TOLD_S = 1.0  # seconds between two events of one pull
 CANNOT = ("server_error", "refused", "malformed")
 """Causes of a failed inference that show that a model cannot be used here."""

@@ -1,4 +1,4 @@
-"""Notices of the daemon: the courier's parts, and which changes of the system's own are told."""
+"""Notices of the daemon: the courier's parts, and which changes of the system's own it reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batos.notices.courier import CourierParts
 
 LOOKED_AT = 40
-"""Newest changes that are looked at for what was not told yet."""
+"""Number of the newest changes in which the daemon looks for those that it has not reported yet."""
 
 
 def notice_requests(

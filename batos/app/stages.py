@@ -652,7 +652,7 @@ async def start_work(facts: StartedStages, transport: TransportStage) -> AsyncIt
     image, scheduler, substrate = storage.image, work.scheduler, models.substrate
 
     async def methods_written() -> bool:
-        """Return whether methods will be written here, once that is known."""
+        """Return whether methods are written here, once that is known."""
         await substrate.experts_known()
         return bool(image.read(machine.is_warm_up_wanted, facts.settings.now.methods.writer))
 

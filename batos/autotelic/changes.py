@@ -191,7 +191,7 @@ def refuse(root: Root, number: int, why: str, comparison: Mapping[str, Any]) -> 
 def promote(root: Root, number: int, comparison: Mapping[str, Any]) -> None:
     """Record that a proposal is made, in the same transaction that makes it. From then on it is watched.
 
-    :raises InvalidInput: if it was decided already, or another change is being watched: their effects could not be told apart.
+    :raises InvalidInput: if it was decided already, or another change is being watched: their effects could not be distinguished.
     """
     if (watched_now := watched(root)) is not None:
         raise InvalidInput(f"change {watched_now['number']} is being watched; the next one is made when that has ended")

@@ -2,8 +2,8 @@
 
 For each trigger it lists possible remedies, the likeliest first. They are guesses by rule; the rehearsal decides on their worth.
 
-If the guardian refuses methods for the same message again and again, the rule's own words become part of the message's intent. A model is
-told why earlier tries failed; an expert, whose prompt is short, is not: its intent is all that a mission can change.
+If the guardian refuses methods for the same message again and again, the rule's own words become part of the message's intent. A model
+reads why earlier tries failed. An expert, whose prompt is short, does not: its intent is all that a mission can change.
 """
 
 from __future__ import annotations

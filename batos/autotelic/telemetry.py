@@ -228,7 +228,7 @@ TABLES = {
     "transactions": "conflicts, units of work committed and aborted",
     "models": "loads and unloads of models",
 }
-"""Tables of tallies -> their contents, as an audit is told them. `tools` and `tools_failed` hold seconds by tool, `tool_bytes` the bytes
+"""Tables of tallies -> their contents, as an audit reads them. `tools` and `tools_failed` hold seconds by tool, `tool_bytes` the bytes
 that each answered."""
 _ONE = ("tools", "tools_failed")  # tables of which an audit is told one key: a small model reads little
 

@@ -222,7 +222,7 @@ def _texts(told: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _capabilities(config: Mapping[str, Any], template: str, keys: Mapping[str, Any], *, projector: bool) -> Capabilities:
-    """Return the capabilities that Ollama will claim for a model once it is installed. They are claims: probes check them then."""
+    """Return the capabilities that Ollama claims for a model once it is installed. They are claims: probes check them then."""
     parser, renderer = str(config.get("parser") or ""), str(config.get("renderer") or "")
     context = figure(keys, "context_length")
     return Capabilities(

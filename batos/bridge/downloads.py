@@ -340,7 +340,8 @@ def _used(folder: Path) -> set[str]:
 
 
 def on_loopback(name: str) -> bool:
-    """Return True if a model's name points to a registry on this machine. Such a registry speaks plain HTTP, which no one can overhear."""
+    """Return True if a model's name points to a registry on this machine. Such a registry speaks plain HTTP, which only this machine can
+    overhear."""
     host, slash, _ = name.partition("://")[2].partition("/") if "://" in name else name.partition("/")
     if not slash:
         return False

@@ -419,7 +419,7 @@ async def unless_away(waiting: Coroutine[Any, Any, object], away: Callable[[], o
 
 
 class ManagedHosts:
-    """Which of several places has a model that is to be used, or will have it.
+    """Which of several places has a model that is to be used, or gets it.
 
     :param wait_s: seconds to wait for a model while no host that could have it answers.
     """

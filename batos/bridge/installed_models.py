@@ -1,6 +1,6 @@
 """Installed models: list them, measure the memory that each takes, and choose the best one to think with. Nothing is pulled or loaded.
 
-For an Ollama that does not run, its folder tells which models it will list once it is started.
+For an Ollama that does not run, its folder tells which models it lists once it is started.
 """
 
 from __future__ import annotations

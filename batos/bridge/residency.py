@@ -341,7 +341,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
-        """Log a failure without failing the inference, which will reach the same Ollama and report the cause."""
+        """Log a failure without failing the inference, which reaches the same Ollama and reports the cause."""
         import httpx
 
         from batos.bridge.client_library import ResponseError

@@ -10,7 +10,7 @@
     schedules.py     schedule
     hooks.py         hooks
     folders.py       folders
-    notices.py       notices: where the user is told of missions
+    notices.py       notices: where the user hears of missions
     mission_view.py  a mission as it is thought through, and its record as a page
     memory.py        ingest, search, memory
     tools.py         tools; tool_places.py: the options of its `add`

@@ -100,7 +100,7 @@ class Grouped(TyperGroup):
     """The application's commands, listed by `GROUPS`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command of a line, as `click.Group.resolve_command` does. Words that are a brief are told apart from a misspelt verb."""
+        """Find the command of a line, as `click.Group.resolve_command` does. A brief is distinguished from a misspelt verb."""
         if " " in args[0].strip():
             ctx.fail(f"{config.shown(args[0])} is no verb; {how_to_send(args)}")
         return super().resolve_command(ctx, args)

@@ -79,7 +79,7 @@ def _undo(number: int, why: str | None, dry: bool, address: str, output: Output)
         output.say(f"change {number} is undone already")
         return
     done = "refused" if reply.get("refused") else "undone"
-    output.say(f"change {number} {f'would be {done}' if dry else f'is {done}, and will not be made again'}")
+    output.say(f"change {number} {f'would be {done}' if dry else f'is {done}, and is not made again'}")
     if reply.get("models"):
         output.pairs([("models deleted", ", ".join(reply["models"]))])
     if reply.get("waits"):

@@ -168,7 +168,7 @@ def _given(terms: dict[str, Any]) -> Any:
 
 
 def _begun(persona: str, variant: VariantOptions, judging: JudgeOptions, acts: CompareActs, address: str, output: Output) -> str:
-    """Say what is compared and what it will cost, ask where that is much, and begin. Return the id."""
+    """Say what is compared and what it costs, ask where that is much, and begin. Return the id."""
     id = acts.id or f"{persona.lower()}-{uuid.uuid4().hex[:6]}"
     terms = _given({**_variant(variant), **judging.terms()})
     plan = ask(address, lambda client: client.compare_start(persona, id=id, dry=True, **terms))
@@ -178,7 +178,7 @@ def _begun(persona: str, variant: VariantOptions, judging: JudgeOptions, acts: C
         output.say(f"about {_cost(estimate)}; at most {_cost(budget)}")
     if plan["estimate"]["large"] and not acts.yes:
         if output.as_json or not sys.stdin.isatty():
-            raise typer.BadParameter(f"it will cost about {_cost(plan['estimate'])}; --yes begins it")
+            raise typer.BadParameter(f"it costs about {_cost(plan['estimate'])}; --yes begins it")
         agreed("Begin?", output)
     ask(address, lambda client: client.compare_start(persona, id=id, **terms))
     return id

@@ -1,4 +1,4 @@
-"""The verb `notices`: where the user wants to be told that a mission ended, failed or asks."""
+"""The verb `notices`: where the user wants to hear that a mission ended, failed or asks."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _list(reply: dict[str, Any], output: Output) -> None:
         output.rows(("channel", "way", "place", "tells", "waits", "last"), rows, _STYLES)
     if reply["untold"]:
         output.note(
-            f"{reply['untold']} messages were not told for sure; batos notices log shows them, and settle says that you have seen them",
+            f"{reply['untold']} messages failed or are in doubt; batos notices log shows them, and settle says that you have seen them",
             "yellow",
         )
     if reply["tied"]:

@@ -61,7 +61,8 @@ class ConnectionOptions(OptionGroup):
         list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="A header; {secret:NAME} stands for a secret.")
     ] = None
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of a server or program; {secret:NAME} as above.")
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="A variable of a server or program; {secret:NAME} stands for a secret."),
     ] = None
     trust: Annotated[bool, typer.Option("--trust", help="Of --mcp: believe the server about the effects of its tools.")] = False
     classes: Annotated[

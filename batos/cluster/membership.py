@@ -223,8 +223,8 @@ class Membership:
         log.info("kernel_registered", kernel=self.name)
 
     async def describe(self, **facts: Any) -> None:
-        """Tell the others facts of this kernel: `endpoint`, `doors`, `profile`, `models` (`kernels.describe`). They are told again under a
-        new name.
+        """Tell the others facts of this kernel: `endpoint`, `doors`, `profile`, `models` (`kernels.describe`). Under a new name the kernel
+        tells them again.
 
         :raises KernelRefused: for a profile that the others do not have.
         """

@@ -1,4 +1,4 @@
-"""Items of a comparison: recorded missions of a persona, and given briefs; and what they will probably cost."""
+"""Items of a comparison: recorded missions of a persona, and given briefs; and what they probably cost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Cost(NamedTuple):
 
 
 def estimated(root: Root, variant: Variant, items: Sequence[Mapping[str, Any]], judge: str, limits: CompareLimits) -> dict[str, Any]:
-    """Return what a comparison will probably cost: `inferences`, `tokens`, `minutes`, and `large` where its user is to be asked first.
+    """Return what a comparison probably costs: `inferences`, `tokens`, `minutes`, and `large` where its user is to be asked first.
 
     A recorded mission costs nothing on the side of what there is, and what it cost then on the other side. A given brief costs the mean of
     the persona's missions on both sides. A direct brief costs the mean of an inference.

@@ -41,7 +41,7 @@ SPEC: Mapping[str, str] = {
     "judge": "who judges: me, alfred or rules",
     "rules": "the rules by which it is judged, the first that tells decides",
     "budget": "greatest cost: inferences, tokens, minutes",
-    "before": "cost so far of inferences that are let go of, of the same parts",
+    "before": "cost of the inferences that the record no longer keeps: inferences, tokens, minutes",
 }
 """Names in the record of what was asked for -> their meaning."""
 _COMMENT = "I know which variants were compared with what there was, side by side: the answers, what they cost, and how they were judged."

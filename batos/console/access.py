@@ -8,7 +8,7 @@ Three things are checked of each request, before anything else is done with it:
   the token itself (`batos.doors.access`).
 
 Sessions are kept in the data folder. A restart ends none, and restores none that was ended. A browser holds a random key in its cookie; the
-file holds only a keyed hash of it, made with the token. So reading the file admits no one, and another token ends every session.
+file holds only a keyed hash of it, made with the token. So reading the file is not enough to get in, and another token ends every session.
 `batos console --logout --all` changes the same file, whether a daemon runs or not.
 """
 

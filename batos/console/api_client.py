@@ -1,5 +1,5 @@
-"""Client of the dispatcher for the console, in this process. Its requests pass the schemas and limits of the wire, so that it can do
-nothing that a client on the socket could not.
+"""Client of the dispatcher for the console, in this process. Its requests pass the schemas and limits of the wire, so that it can do only
+what a client on the socket can.
 """
 
 from __future__ import annotations

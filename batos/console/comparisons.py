@@ -47,7 +47,7 @@ async def _listed(seat: PageContext, query: Mapping[str, str], why: str = "") ->
 
 
 async def plan(seat: PageContext, request: Request) -> Response:
-    """Show what would be compared and what it will cost; return to the form with the reason where that makes no sense."""
+    """Show what would be compared and what it would cost; return to the form with the reason where that makes no sense."""
     query = request.query_params
     id = f"{query.get('persona', '').strip().lower() or 'c'}-{uuid.uuid4().hex[:6]}"
     try:

@@ -47,7 +47,7 @@ def _channels(told: dict[str, Any]) -> list[Check]:
     for one in told["channels"]:
         last = one["last"] or {}
         if last.get("again") or last.get("state") in ("FAILED", "IN_DOUBT"):
-            remedy = f"`batos notices test {one['name']}` tries it; `batos notices log {one['name']}` shows what was not told"
+            remedy = f"`batos notices test {one['name']}` tries it; `batos notices log {one['name']}` shows what did not arrive"
             found.append(Check("notices", "warn", f"{one['name']} was not told: {last.get('why', '')}", remedy))
         else:
             waits = f", {one['waiting']} wait" if one["waiting"] else ""
@@ -57,7 +57,7 @@ def _channels(told: dict[str, Any]) -> list[Check]:
             Check(
                 "notices",
                 "warn",
-                f"{told['untold']} messages were not told for sure",
+                f"{told['untold']} messages failed or are in doubt",
                 "`batos notices log` shows them, and `batos notices settle` says that you have seen them",
             )
         )
@@ -78,7 +78,7 @@ async def _connection(one: dict[str, Any]) -> Check:
 
 
 async def unreachable(kind: str, place: str) -> str:
-    """Return why a place of a kind of connection cannot be reached; empty if it can, or that cannot be told."""
+    """Return why a place of a kind of connection cannot be reached; empty if it can, or that is not known."""
     if not place:
         return ""
     if place.startswith(("http://", "https://")):

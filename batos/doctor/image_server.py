@@ -1,4 +1,4 @@
-"""Checks of the server of an image: whether PostgreSQL answers, keeps what it is told, and lets a daemon have what it needs there.
+"""Checks of the server of an image: whether PostgreSQL answers, keeps what it commits, and lets a daemon have what it needs there.
 
 Nothing is written, and no message holds a password.
 """

@@ -71,7 +71,7 @@ class DoorLimits(Limits):
     beat_s: float = limit(10.0, ge=0.05, le=600)
     """Seconds of silence after which a stream shows that it goes on."""
     events: int = limit(10_000, ge=10, le=1_000_000)
-    """Events of a mission that wait for a reader; past it, some are lost, and the answer is told whole at its end."""
+    """Events of a mission that wait for a reader; past it, some are lost, and the reader gets the answer whole at its end."""
     plan_questions: bool = limit(False)
     """True: missions ask also for what their plan lacks, which takes an inference more; for leave they always ask."""
     turns: int = limit(20_000, ge=10, le=1_000_000)

@@ -42,8 +42,8 @@ class Answered(NamedTuple):
 class AnswerText:
     """Answer of one mission, put together from its events.
 
-    The pieces of the answer are told as they are written. Where the whole answer is another one in the end, it follows the pieces: sent
-    pieces cannot be taken back.
+    The reader gets the pieces of the answer as they are written. Where the whole answer is another one in the end, it follows the pieces:
+    sent pieces cannot be taken back.
     """
 
     def __init__(self, mission: str, schema: dict[str, Any] | None) -> None:

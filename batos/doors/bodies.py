@@ -137,7 +137,7 @@ class ResponseBody(Body):
     prompt: Any = None
 
     def words(self, limits: DoorLimits) -> list[ChatWords]:
-        """Return the conversation that the request holds; what the client was told of reasoning is left out.
+        """Return the conversation that the request holds; the reasoning that a door sent to the client is left out.
 
         :raises InvalidInput: for what is not taken.
         """

@@ -53,7 +53,7 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
 
 
 def error_answer(status: int, message: str, code: str | None = None) -> JSONResponse:
-    """Return the answer for an error. A failure that will not pass by itself says that it is not to be sent again."""
+    """Return the answer for an error. A failure that does not pass by itself says that it is not to be sent again."""
     headers = {"x-should-retry": "false"} if status == 500 else {}
     return JSONResponse(error_body(status, message, code), status, headers=headers)
 

@@ -34,7 +34,7 @@ class ResponseForm:
     def __init__(self, id: str, model: str, *, kept: bool, given: dict[str, Any] | None = None, created: float | None = None) -> None:
         """
         :param kept: True for one that can be asked for later: that of a mission.
-        :param given: the fields of the request, which are told back.
+        :param given: the fields of the request, which the response repeats.
         :param created: seconds since 1970; None: now.
         """
         said = given or {}

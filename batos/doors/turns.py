@@ -155,7 +155,7 @@ def visible_text(text: str) -> str:
 
 
 def is_answer(given: str, told: str) -> bool:
-    """Return True if a message of a conversation is what was told, or as much of it as had come when its reader left."""
+    """Return True if a message of a conversation is what a door sent, or as much of it as had come when its reader left."""
     given, told = visible_text(given), visible_text(told)
     return bool(told and given) and (told in given or told.startswith(given))
 

@@ -99,7 +99,7 @@ async def warm_up(settings: Settings, quiet: Callable[[], Awaitable[None]], aske
     """Read the tables of the search, a step at a time, `SynthesisLimits.ahead_s` from now.
 
     :param quiet: returns when no mission is under way or waits.
-    :param asked_for: returns True if a search will need the tables, once that is known.
+    :param asked_for: returns True if a search needs the tables, once that is known.
     """
     steps = (
         *(WARM_UP_KNOWN if SynthesisLimits.of(settings).reuse or SynthesisLimits.of(settings).parts else ()),
@@ -284,8 +284,8 @@ async def write(cycle: UvmObject) -> str:
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: audit, compile and try the draft.
 
-    A refusal goes back to the model. The draft of an expert is repaired first: an expert is asked the same again and cannot be told the
-    reason.
+    A refusal goes back to the model. The draft of an expert is repaired first: an expert is asked the same again, and its prompt cannot
+    take the reason.
     """
     session, search, source = session_of(cycle), _search(cycle), cycle._tmp_synthesis_
     known = _known(cycle, source)

@@ -1,8 +1,8 @@
 """Tools in the prompt for a method: how each is called, what it answers, what it does, and the rules for calls.
 
-Of a connection's own method, the operations that the message speaks of stand first and are told whole. They are told with what their
-arguments mean, and with the shape of their answers. Of the others there is a line, as far as there is room: a message may need one that it
-does not name.
+Of a connection's own method, the prompt begins with the operations that the message speaks of. It describes them whole, with what their
+arguments mean and the shape of their answers. Of the others there is a line, as far as there is room: a message may need one that it does
+not name.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ any more, after a pack or a kill within a commit. A backup and a fork take their
 A picture is kept once, by its digest. It is in the image before a mission can name it, so an accepted mission always
 has its pictures. `accept` writes them into the mission's slot `images`, its own and those of the mission before it in
 a conversation. A picture stays as long as a mission holds it; retention releases it with the texts of the mission's
-journal. A picture that no mission holds is kept for some hours, from its upload to the mission that will name it.
+journal. A picture that no mission holds is kept for some hours, from its upload to the mission that names it.
 """
 
 from __future__ import annotations

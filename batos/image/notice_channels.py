@@ -50,7 +50,7 @@ class ChannelSpec(NamedTuple):
     zone: str = "UTC"
     """time zone of these hours"""
     once: bool = False
-    """True if nothing that may have been told is told again, so that it may be lost"""
+    """True if a message that may have arrived is not sent again, so that it may be lost"""
 
 
 class KeptChannel(NamedTuple):
@@ -146,7 +146,7 @@ def add(root: Root, spec: ChannelSpec, now: float) -> KeptChannel:
 
 
 def remove(root: Root, name: str) -> None:
-    """System transaction: remove a channel. What waits for it is not told any more.
+    """System transaction: remove a channel. The daemon does not send any more what waits for it.
 
     :raises InvalidInput: if there is none of that name.
     """

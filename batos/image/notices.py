@@ -1,11 +1,11 @@
-"""Notices: facts that the user wants to be told, in the outbox of the image, and what became of each message that told them.
+"""Notices: facts that the user wants to know, in the outbox of the image, and what became of each message that told them.
 
 A fact is that a mission ended, failed or asks, that a schedule stopped, or another event. It is noted in the very transaction that makes it
 durable, for each channel that wants it. So no kill loses it. A message takes what waits for its channel. It is an effect: INTENDED on disk,
-with its words, before its first byte leaves. Its outcome is on disk before anything else is told there. So a kill leaves one message in
-doubt at most.
+with its words, before its first byte leaves. Its outcome is on disk before the next message leaves for that channel. So a kill leaves one
+message in doubt at most.
 
-The outbox is not part of `lobby`: an undo takes back what a mission did, not what was told of it.
+The outbox is not part of `lobby`: an undo takes back what a mission did, not the messages about it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from batos.objects import Root
 
 log = structlog.get_logger("batos.notices")
 SYSTEM = "system"
-"""Origin of missions of the system's own; their ends are not told."""
+"""Origin of missions of the system's own; no notice reports their ends."""
 MOST_WAITING = 500
 """Notices that wait for one channel; more are only counted."""
 KEPT = 500
 """Messages whose outcome is remembered, of all channels together."""
 UNTOLD_S = 7 * 86400.0
-"""Seconds for which a message that was not told for sure is spoken of; the log has it longer."""
+"""Seconds for which replies count a message that failed or is in doubt; the log has it longer."""
 TITLE_CHARS, TEXT_CHARS = 120, 700
 _CHANGES_KEPT = 100
 _CANCELLED = "cancelled"
@@ -44,7 +44,7 @@ _SEALS = 20  # of one channel: an undo brings an earlier one back
 
 
 class Notice(NamedTuple):
-    """One fact to be told."""
+    """One fact that a message reports."""
 
     fact: str
     """one of `notice_channels.FACTS`"""
@@ -75,7 +75,7 @@ class NoticeMessage(NamedTuple):
     """the same whenever this message is sent; 32 hexadecimal digits"""
     channel: str
     state: str
-    """INTENDED, DONE, FAILED where it surely was not told, IN_DOUBT, or SETTLED where its user has seen that it failed or is in doubt"""
+    """INTENDED, DONE, FAILED where it surely did not arrive, IN_DOUBT, or SETTLED where its user has seen that it failed or is in doubt"""
     words: str
     """JSON of what is sent"""
     facts: tuple[tuple[str, str], ...]
@@ -263,7 +263,7 @@ def intend(root: Root, message: NoticeMessage, taken: tuple[int, ...]) -> Notice
     waiting = outbox.waiting.get(name)
     for number in taken:
         if waiting is None or waiting.pop(number, None) is None:
-            raise InvalidInput(f"a notice of the channel {name} was told meanwhile; look again")
+            raise InvalidInput(f"a notice of the channel {name} was sent meanwhile; look again")
     if taken and name in outbox.more:
         del outbox.more[name]
     outbox.open[name] = message.serial
@@ -359,7 +359,7 @@ class ChannelState(NamedTuple):
 def state_of(root: Root, one: KeptChannel, last: int = 10) -> ChannelState:
     """Return the state of a channel.
 
-    :param last: number of its last messages whose times are told.
+    :param last: number of its last messages whose times the state has.
     """
     outbox, name = outbox_of(root), one.spec.name
     if outbox is None:
@@ -374,7 +374,7 @@ def state_of(root: Root, one: KeptChannel, last: int = 10) -> ChannelState:
 def states(root: Root, last: int = 10) -> list[ChannelState]:
     """Return the state of each channel, by name.
 
-    :param last: number of its last messages whose times are told.
+    :param last: number of its last messages whose times the state has.
     """
     return [state_of(root, one, last) for one in notice_channels.channels(root)]
 
@@ -395,7 +395,7 @@ def messages(root: Root, channel: str = "", most: int = KEPT) -> list[NoticeMess
 
 
 def untold(root: Root, now: float) -> Iterator[NoticeMessage]:
-    """Yield the messages of the last days that were not told for sure, the newest first: failed, or in doubt, and not sent again."""
+    """Yield the messages of the last days that failed or are in doubt, and were not sent again, the newest first."""
     return (one for one in messages(root) if one.state in (FAILED, IN_DOUBT) and not one.again and now - one.at < UNTOLD_S)
 
 

@@ -21,7 +21,7 @@ KEPT = 10_000
 
 
 class ChangeLog:
-    """Objects that others wrote, as one connection was told with each new view."""
+    """Objects that others wrote, as one connection learns with each new view."""
 
     def __init__(self, connection: Connection) -> None:
         self._views = self._floor = 0
@@ -63,7 +63,7 @@ _logs: weakref.WeakKeyDictionary[Any, ChangeLog] = weakref.WeakKeyDictionary()
 
 
 def log_changes(connection: Connection) -> None:
-    """Keep from now on which objects others write, as a connection is told."""
+    """Keep from now on which objects others write, as a connection learns of them."""
     _logs[connection] = ChangeLog(connection)
 
 

@@ -263,7 +263,7 @@ def pending_transaction(storage: Any) -> PendingTransaction:
 
 
 def begin_with(storage: Any, user: bytes, description: bytes, extension: bytes) -> None:
-    """Begin the transaction under way anew, with these texts in its header: their length decides where the records will be."""
+    """Begin the transaction under way anew, with these texts in its header: their length decides where the records lie."""
     storage._ude = user, description, extension
     storage._begin(storage._tid, *storage._ude)
 

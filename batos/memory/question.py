@@ -119,7 +119,7 @@ def _names(text: str, speakers: Set[int], called: Callable[[str], Iterable[int]]
 
 
 def _only_a_word(name: str, at: int, written: bool) -> bool:
-    """Return True if a word that may be a name is not one. Examples are "will" and "may" at the start or in lower case, and "mark" in lower
+    """Return True if a word that may be a name is not one. Examples are `will` and `may` at the start or in lower case, and `mark` in lower
     case where other names have capitals.
     """
     return (name.islower() and (written or name in STOP)) or (at == 0 and name.casefold() in STOP)

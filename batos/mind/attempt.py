@@ -218,7 +218,7 @@ class Attempt:
 
     @property
     def is_stepped(self) -> bool:
-        """Return True if `arrive` has to be told of each state: the cycles have followers, or their slots were changed."""
+        """Return True if `arrive` has to hear of each state: the cycles have followers, or their slots were changed."""
         return self.stepper is not None or bool(self.decisions.amended)
 
     async def arrive(self, cycle: UvmObject, after: int) -> None:
@@ -297,7 +297,7 @@ class Attempt:
 
     @property
     def open_errand(self) -> Errand | None:
-        """Return the errand that a tool may do. Where none does, the clock answers it, or the mission is told that it cannot be done."""
+        """Return the errand that a tool may do. Where none does, the clock answers it, or the result says that it cannot be done."""
         found = self._errand if self.tools.has_any else None
         return found if found is not None and found.is_for_tools else None
 

@@ -166,7 +166,7 @@ class BriefFacts(NamedTuple):
     """Facts that the rules use besides the brief's words."""
 
     parameters: int | None = None
-    """Number of parameters of the model that will speak; None if it is not known."""
+    """Number of parameters of the model that speaks; None if it is not known."""
     parts: int = 0
     """Number of personas that the brief needs."""
     follows_deep: bool = False

@@ -25,8 +25,9 @@ _RESTING = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT", "PROVISIONING")  # st
 class Events:
     """Publishes the events of missions to their watchers, and transitions and ends of missions on the daemon's bus.
 
-    Where several kernels serve one image, what another one wrote is `report`ed, and what it tells of a thought under way is `relay`ed. A
-    mission's end is told once, by the first that tells it. All methods are called on the loop's thread; a watcher must not block.
+    Where several kernels serve one image, what another one wrote is `report`ed, and what it tells of a thought under way is `relay`ed.
+    Watchers hear of a mission's end once, from the first kernel that tells it. All methods are called on the loop's thread; a watcher must
+    not block.
     """
 
     def __init__(self, bus: EventBus | None = None) -> None:
@@ -40,15 +41,15 @@ class Events:
         self._told: OrderedDict[str, None] | None = None
 
     def tell_once(self) -> None:
-        """Remember the ends that are told: other kernels may report them, too."""
+        """Remember the ends that watchers heard of: other kernels may report them, too."""
         self._told = OrderedDict()
 
     def is_told(self, mission: str) -> bool:
-        """Return True if the end of a mission was told, a short while ago."""
+        """Return True if watchers heard of the end of a mission a short while ago."""
         return self._told is not None and mission in self._told
 
     def reopened(self, mission: str) -> None:
-        """Forget that the end of a mission was told: its user has continued it, so it will end once more."""
+        """Forget that watchers heard of the end of a mission: its user has continued it, so it ends once more."""
         if self._told is not None:
             self._told.pop(mission, None)
 
@@ -108,8 +109,8 @@ class Events:
             watcher(event)
 
     def report(self, mission: str, event: Event) -> None:
-        """Publish what another kernel wrote about a mission: a state in which it waits, a question, its end. An end that was told is not
-        told again."""
+        """Publish what another kernel wrote about a mission: a state in which it waits, a question, its end. Watchers do not hear of an end
+        twice."""
         if self.is_told(mission):
             return
         self.relay(mission, event)

@@ -165,7 +165,7 @@ class Sight(NamedTuple):
         return found if 0 < len(found) < len(names) else None
 
     async def check(self, persona: str, lent: str, ask: Callable[[str], str] | None) -> None:
-        """Check that the model which will think about pictures sees them.
+        """Check that the model that thinks about pictures sees them.
 
         :param lent: model that the user named for it; "" if none.
         :param ask: asks the user; None if that is not allowed.
@@ -219,8 +219,8 @@ def pictures_shown(images: Sequence[Mapping[str, Any]], mission: str, told: Sequ
 
 
 def pictures_left_out(images: Sequence[Mapping[str, Any]], shown: Shown) -> int:
-    """Return the number of pictures of earlier missions that no prompt shows. The reason: all was too long, their turns are not told, or
-    there are more than the setting `thinking.images` allows.
+    """Return the number of pictures of earlier missions that no prompt shows. The reason: all was too long, the prompts leave out their
+    turns, or there are more than the setting `thinking.images` allows.
 
     :param shown: as of `pictures_shown`; empty if only the mission's own are.
     """

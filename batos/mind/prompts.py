@@ -10,7 +10,7 @@ first, then the middle of the brief. What tools answered is the matter of the br
 there is room for, and is never left out whole. The limit is recorded, so that a resumed mission asks what it has paid for.
 
 Of a conversation a prompt shows as much as takes about half of the window. These are the earlier turns from one mission on; that mission is
-recorded, too. The model, the result and the log are told what is left out, by bounds as well as by the window.
+recorded, too. The prompt, the result and the log say what is left out, by bounds as well as by the window.
 """
 
 from __future__ import annotations

@@ -326,7 +326,7 @@ def _quoted(cycle: UvmObject, voices: Any, told: prompts.PromptParts) -> str:
 
 
 def _quotation(cycle: UvmObject, quotes: Sequence[rule_answers.Quote]) -> str:
-    """Return quotes as an answer; what tools answered is told without the fields that only a program reads."""
+    """Return quotes as an answer; what tools answered comes without the fields that only a program reads."""
     attempt = current()
     if depth_of(cycle) == 1 and attempt.tools.called:
         return attempt.tools.quotes(attempt.settings.tools.result_chars)

@@ -58,7 +58,7 @@ _TEXT_CHARS, _ANSWER_CHARS, _ABOUT_CHARS, _MEANING_CHARS = 2000, 300, 160, 80
 _SCHEMA_DEPTH, _SCHEMA_PARTS = 8, 400
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 OPERATION = "operation"
-"""Name of the argument by which a function of several tools is told which is called, unless a tool has a parameter of that name."""
+"""Name of the argument that says which tool a function of several tools calls, unless a tool has a parameter of that name."""
 
 Likeness = Callable[[Sequence[str], Sequence[str]], Awaitable[list[list[float]] | None]]
 """Returns the cosine of each text of the first to each of the second; None if no embedder answers (`batos.mind.text_likeness`)."""
@@ -233,7 +233,7 @@ async def choose(
     """Choose the calls that a text asks for.
 
     :param k: number of tools that are looked at.
-    :param again: an earlier call for this text that failed: it is not chosen again, and its error is told to the model.
+    :param again: an earlier call for this text that failed: it is not chosen again, and the model reads its error.
     :param floor: least fitness of a tool that is called, if no model uses tools by itself. Below 0, the best tool is called, however unlike
         it is.
     :raises InferenceFailed: as the model's answer fails.

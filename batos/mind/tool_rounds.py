@@ -8,7 +8,8 @@ failed is chosen anew once, with its error. Which of the two it is, is recorded 
 its Ollama after each start. A mission that took silence for a no would end after the calls that it had made so far.
 
 A model that has seen what a call came to and asks for the same again means another one. So two of a thing are bought. Models also repeat
-themselves. A repeated call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and comes to the same.
+themselves. A repeated call asks its user if it acts (`ToolUse.call_all`), and ends the rounds if it reads and its answer is the one of
+before.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class ToolUse:
         self.was_tied = False
         """True once a call was wanted that may not be made here, and that the journal does not have."""
         self.progress = ""
-        """Line about the call under way: how far it is, or what it waits for; empty where nothing is to be told."""
+        """Line about the call under way: how far it is, or what it waits for; empty where there is nothing to report."""
 
     # --- what is offered
 
@@ -292,7 +292,7 @@ class ToolUse:
         return done
 
     async def settle(self, need: NeedEffect) -> None:
-        """Bring to its end, outside the gate, what a replay needs. It is told here: a replay tells nothing of what has ended."""
+        """Bring to its end, outside the gate, what a replay needs. This method reports it: a replay tells nothing of what has ended."""
         began, outcome, size = time.monotonic(), "asked", 0
         try:
             came = await self._own().settle(need)

@@ -51,7 +51,7 @@ class NeededModels(NamedTuple):
 
 
 class MissionLoads(NamedTuple):
-    """Weights that are in the memory of this kernel's Ollamas, by the names of their files, and those that a mission will need.
+    """Weights that are in the memory of this kernel's Ollamas, by the names of their files, and those that a mission needs.
 
     :ivar of: returns "" where that is not known.
     """

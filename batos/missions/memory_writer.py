@@ -12,8 +12,8 @@ for its document.
 A statement is a whole sentence about its speaker ("My name is Kim"), or one that the user asks to have remembered ("Remember that …"). A
 brief of nothing but statements may be about anything ("The bins are collected on Tuesdays."). Statements are found by rule; no model is
 asked and nothing is concluded. Wishes, feelings, requests, suppositions and quotations are not statements. A false statement would be shown
-where it does not belong, and a missed one is only told again. So in doubt a sentence is left out. `statements.toml` lists, by language, how
-sentences begin.
+where it does not belong, and a user can repeat a missed one. So in doubt a sentence is left out. `statements.toml` lists, by language,
+how sentences begin.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SUM = re.compile(
     r"restam|blijven|осталось|zostało)\b[^.?!]{0,20}\?|还剩|剩下|残り|남아|남았",
     re.IGNORECASE,
 )
-"""Matches the question of a sum that is told as a story."""
+"""Matches the question of a sum that a story tells."""
 _FIGURE = re.compile(r"\d")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ANNOUNCES = re.compile(r"[:：]\s{0,5}$")

@@ -41,7 +41,7 @@ class AttemptLimits(Limits):
 class Grouping:
     """Knowledge that the queue needs to group missions by the weights that Ollama has to load for them.
 
-    `persona_of` returns the persona that a mission will probably have, None if that is not known yet. `model_of`
+    `persona_of` returns the persona that a mission probably has, None if that is not known yet. `model_of`
     returns a persona's model, `load_of` what is loaded for a model, None if that is not known. `conflict` returns
     True if two loads evict each other from one memory; `memories` counts the memories. `began` receives the persona
     of each mission that begins.

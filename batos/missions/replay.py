@@ -101,7 +101,7 @@ def _asked(request: ChatRequest, label: str, found: journal.InferenceRecord | No
 
 
 async def ruled_as_recorded(root: Root, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
-    """Return the recorded result of a mission of the system's own that was told by rule, since that followed from measurements of then.
+    """Return the recorded result of a mission of the system's own that a rule gave, since it followed from measurements of then.
     Return None where a model thought."""
     told = json.loads(mission.result) if mission.result else {}
     return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None

@@ -318,7 +318,7 @@ class Scheduler:
             self._let_go(run, e.owner)
 
     def _let_go(self, run: _Run, owner: str) -> None:
-        """Leave a mission to another kernel; what was committed under this kernel's own name before is told."""
+        """Leave a mission to another kernel; report what was committed under this kernel's own name before."""
         now: MissionRecord = self._image.read(ledger.record_of, run.attempt.id)
         log.info("mission_overtaken", mission=run.attempt.id, by=owner or now.kernel or None, attempt=run.attempt.mission.attempts)
         self._release(run.attempt.id)

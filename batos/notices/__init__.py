@@ -1,1 +1,1 @@
-"""Notices: what missions come to, or ask, told where their user wants to hear of it. They are sent as effects."""
+"""Notices: how missions end, or what they ask, sent as effects to where their user wants to hear of it."""

@@ -4,8 +4,8 @@
 
 It ends with 0 once the message was taken; with 75 (EX_TEMPFAIL) if surely nothing of it left; else with 1.
 
-The URL and the message come as the variables BATOS_URL and BATOS_MESSAGE. What the library says of a failure is told without any part of
-the URL that could be a secret.
+The URL and the message come as the variables BATOS_URL and BATOS_MESSAGE. The program repeats what the library says of a failure, without
+any part of the URL that could be a secret.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 outbox ─ words, call ready ─ INTENDED on disk ─ sent ─ outcome on disk ─┬ told
                                                                       └ sent again later, a bounded number of times
 
-What a kill cut off is in doubt. It is sent once more, with the same key, and says that it may have been told before. A channel that its
-user wants to tell at most once leaves it in doubt instead. A message that surely was not told is sent again as it is.
+What a kill cut off is in doubt. It is sent once more, with the same key, and says that it may have arrived before. A channel that its
+user wants to tell at most once leaves it in doubt instead. A message that surely did not arrive is sent again as it is.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SHOWN = 400
 _ASKS = "NEEDS_INPUT"
 _OUTCOMES = {DONE: "done", FAILED: "failed", IN_DOUBT: "doubt"}
 _UNSEALED = "the channel {name} was changed by something else than `batos notices`; remove it, and add it anew"
-_NOT_TOLD = "it may have been told, and this channel tells nothing twice (--once)"
+_NOT_TOLD = "it may have arrived, and this channel tells nothing twice (--once)"
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeLimits(Limits):
-    """Bounds of what is told."""
+    """Bounds of notices."""
 
     gather_s: float = limit(1.0, ge=0, le=60)
     """seconds that a notice waits for others that come with it"""
@@ -285,7 +285,7 @@ class Courier:
                     await transport.close()
 
     async def _delivered(self, call: ToolCall | None, message: NoticeMessage) -> tuple[str, str]:
-        """Return what became of one sending: DONE, FAILED where it surely was not told, or IN_DOUBT; and why."""
+        """Return what became of one sending: DONE, FAILED where it surely did not arrive, or IN_DOUBT; and why."""
         assert call is not None
         try:
             async with asyncio.timeout(call.seconds):
@@ -326,7 +326,7 @@ class Courier:
         await self._image.system(notices.end, message, mission="notices")
 
     async def _end(self) -> None:
-        """Let what is being sent come to its end, for some seconds; what is cut off is in doubt at the next start."""
+        """Wait some seconds for what is being sent; what is cut off is in doubt at the next start."""
         self._stopping = True
         tasks = list(self._sending.values())
         if tasks:

@@ -32,9 +32,9 @@ class MessageWords:
     title: str
     text: str
     link: str
-    """page where more is told, or a question is answered; empty where no pages are served"""
+    """page that tells more, or takes the answer to a question; empty where no pages are served"""
     fact: str
-    """the fact that is told, or `many`"""
+    """the fact that it reports, or `many`"""
     mission: str
     """the mission that it is about; empty if there is none, or more than one"""
     notices: tuple[dict[str, str], ...]

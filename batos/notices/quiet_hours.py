@@ -1,4 +1,4 @@
-"""Quiet hours of a channel: a span of each day in a time zone, in which nothing is told."""
+"""Quiet hours of a channel: a span of each day in a time zone, in which BAT OS sends nothing to it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def transport_of(spec: ChannelSpec, services: ConnectorServices) -> Transport:
 
 
 async def check_channel(spec: ChannelSpec, services: ConnectorServices) -> None:
-    """Check that messages could be sent to a channel, as far as that can be told without sending one.
+    """Check that messages could be sent to a channel, as far as that can be found out without sending one.
 
     :raises InvalidInput: if its place or an option is not valid.
     :raises ToolFailed: if its program or apprise is not there.

@@ -77,7 +77,7 @@ class Programs:
     async def get(self, source: str, *, traces: bool = False) -> Loaded:
         """Return the program of a source.
 
-        :param traces: True for one that notes the lines that it comes to.
+        :param traces: True for one that notes the lines that it reaches.
         :raises MethodUnsupported: if the sandbox cannot run it.
         :raises SandboxFailed: if there is no worker to compile it.
         """

@@ -362,7 +362,7 @@ def rewrite(source: str, *, limit: int, traces: bool = False) -> Program:
     """Return the program of one method.
 
     :param limit: largest source in bytes.
-    :param traces: True if the program notes the lines that it comes to (`batos.sandbox.tracing`).
+    :param traces: True if the program notes the lines that it reaches (`batos.sandbox.tracing`).
     :raises MethodUnsupported: with line, column and hint, for source that the sandbox cannot run.
     """
     try:

@@ -65,7 +65,7 @@ class Alarm:
 
     def __init__(self, image: LivingImage, submit: Submit, bus: EventBus, clock: AlarmClock | None = None) -> None:
         """
-        :param bus: tells of missions that ended, and is told of schedules that stopped.
+        :param bus: reports missions that ended, and takes reports of schedules that stopped.
         """
         clock = clock or AlarmClock()
         self._image, self._submit, self._bus = image, submit, bus

@@ -1,6 +1,6 @@
 """Stepped run: a mission thought again from its beginning, state by state, in one doomed unit of work of a mirror.
 
-A cycle that comes to a state waits there until it may go on. Cycles that think at the same time wait each in its own state. They go on in
+A cycle that reaches a state waits there until it may go on. Cycles that think at the same time wait each in its own state. They go on in
 the order in which they came, so that the numbers of their transitions are those in which they are shown.
 """
 

@@ -188,11 +188,11 @@ class ToolCall:
     target: str = ""
     """the thing that it changes, so that a later change of the same is noticed"""
     look: Callable[[], Awaitable[Any]] | None = None
-    """Looks whether it happened: returns what came of it, or None if it surely did not. Any error: it cannot be told."""
+    """Looks whether it happened: returns what came of it, or None if it surely did not. Any error: it is not known."""
     process: str = ""
     """the process of this machine that carries it out, as `PID START` (`batos.tools.effects.process_start`)"""
     payload: str = ""
-    """the request as it will leave, for the user's eyes, without secrets; empty: the arguments say it all"""
+    """the request as it leaves, for the user's eyes, without secrets; empty: the arguments say it all"""
     key: str = ""
     """the effect's key; empty before the call belongs to one"""
 

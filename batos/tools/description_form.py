@@ -57,7 +57,7 @@ _Short = Annotated[str, StringConstraints(max_length=_WORD)]
 
 
 _FEW: dict[str, Any] = {"maxItems": 12}
-"""Bounds in the schema that a model answers by, so that a small one comes to an end; `fault_of` has those of a form."""
+"""Bounds in the schema that a model answers by, so that the answer of a small one ends; `fault_of` has those of a form."""
 
 
 class _Part(BaseModel):

@@ -456,7 +456,7 @@ def _look_of(call: ToolCall) -> ToolCall:
 
 
 async def _looked(look: Callable[[], Awaitable[Any]], seconds: float) -> str:
-    """Return what a look found, as JSON; empty where it could not be told."""
+    """Return what a look found, as JSON; empty where the look failed."""
     try:
         async with asyncio.timeout(seconds):
             return json.dumps(await look(), ensure_ascii=False)
@@ -491,7 +491,7 @@ def end_process(process: str) -> None:
 
 
 def process_start(pid: int) -> str:
-    """Return when a process started, in the kernel's clock ticks; empty where there is none or that cannot be told."""
+    """Return when a process started, in the kernel's clock ticks; empty where there is none or that cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

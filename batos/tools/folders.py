@@ -428,7 +428,7 @@ def _is_same(descriptor: int, name: str, about: os.stat_result, change: FolderCh
 def _missing(opened: int, size: int, data: bytes) -> bytes:
     """Return what an append that was cut off has still to add.
 
-    :raises OSError: if that cannot be told: another program changed the file.
+    :raises OSError: if that cannot be found out: another program changed the file.
     """
     there = os.fstat(opened).st_size
     tail = b"" if there <= size else os.pread(opened, min(there - size, FILE_BYTES), size)

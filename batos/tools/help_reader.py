@@ -2,7 +2,7 @@
 write them.
 
 The text is a stranger's. Of it come names of options, of commands and of parameters, and lines that describe them: never the program.
-Reading is linear in a text of bounded size; what is not understood is told, and never guessed.
+Reading is linear in a text of bounded size; the reader reports what it does not understand, and never guesses.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class HttpRequest:
 class HttpSender:
     """Sends the requests of one connection, beneath its base. Options: `headers`, `query` (values may name secrets), `private`, `seconds`.
 
-    The server may be at a private address where its user named one, or said `private`: true. A public name that comes to lie at a private
+    The server may be at a private address where its user named one, or said `private`: true. A public name that resolves to a private
     address is refused. `private`: "results" only marks what it answers as private.
     """
 

@@ -2,7 +2,7 @@
 
     python -I -S launcher.py PARENT_PID WATCH_DESCRIPTOR PROGRAM [ARGUMENT …]
 
-It leads the process group of the server, which gets no rights that its starter does not have. When the daemon's end of WATCH_DESCRIPTOR is
+It leads the process group of the server, which gets only rights that its starter has. When the daemon's end of WATCH_DESCRIPTOR is
 closed, since the daemon died or gave up, it kills everything below it; also when the server ends. On Linux that includes what left the
 process group or whose parent is gone: the kernel hands such processes to it. It ends as the server did.
 """

@@ -131,7 +131,7 @@ def adopt(root: Root, here: str) -> list[str]:
 def machine_of(root: Root, mission: MissionRecord) -> str:
     """Return the other machine that a mission has to be thought on, as far as it is known before. It is that of the connection that the
     mission was handed over for, else of one that the mission sends a message to. Else it is that of one that a grant of the mission's own
-    names. "" if this kernel will do: of connections of several machines that grants name, one of its own is enough to begin.
+    names. "" if this kernel suffices: of connections of several machines that grants name, one of its own is enough to begin.
     """
     wanted = (_machine_of(root, names) for names in _connections_of(root, mission))
     return next((there for there in wanted if there is not None), "")

@@ -157,7 +157,7 @@ class McpSession:
     async def ready(self) -> None:
         """Wait until the server has said what it offers.
 
-        :raises ToolFailed: if it does not come to that, or its user has to log in first.
+        :raises ToolFailed: if the server never says so, or its user has to log in first.
         """
         while not self._ready.done():
             if self.login:

@@ -4,7 +4,7 @@
 
 Its standard input gives a plan (one line of JSON), then the byte `g` to begin. If that ends before the byte, nothing runs. If it ends
 later, its daemon is gone or gave up: the launcher kills its process group, and itself with it. The program cannot leave that group.
-What is told on STATUS_DESCRIPTOR is `exit N`, `signal N`, or `error TEXT` where the program surely did not run.
+On STATUS_DESCRIPTOR the launcher writes `exit N`, `signal N`, or `error TEXT` where the program surely did not run.
 """
 
 from __future__ import annotations

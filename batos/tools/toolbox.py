@@ -305,7 +305,7 @@ def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any
 
 def misfit_of(tool: ToolDefinition, result: Any) -> str:
     """Return in which way a result is of another form than its tool declares. "" where it is not, where the tool declares none, and where
-    that cannot be told in little time.
+    the result is too large to check quickly.
     """
     from jsonschema import Draft202012Validator, exceptions  # imported late: only a call needs it
     from referencing import Registry

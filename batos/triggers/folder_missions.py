@@ -52,7 +52,7 @@ class FolderMissions:
 
     def __init__(self, image: LivingImage, submit: SubmitMission, bus: EventBus, limits: FolderLimits, brief_bytes: int) -> None:
         """
-        :param bus: tells of missions that ended, and is told of folders that stopped.
+        :param bus: reports missions that ended, and takes reports of folders that stopped.
         :param brief_bytes: most bytes of a brief.
         """
         self._image, self._submit, self._bus, self._limits, self._brief_bytes = image, submit, bus, limits, brief_bytes

@@ -1,6 +1,6 @@
 """Connection to a daemon: send requests with a `ref`, match the replies, and retry if none comes.
 
-`Handshakes` follows libzmq's events, because libzmq silently retries a handshake that a daemon will never accept.
+`Handshakes` follows libzmq's events, because libzmq silently retries a handshake that a daemon never accepts.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class Handshakes:
 
     def check(self) -> None:
         """
-        :raises KeyRefused: if the daemon will not let this client in.
+        :raises KeyRefused: if the daemon does not let this client in.
         """
         if self._refused.done():
             raise self._refused.result()
 
     async def unless_refused(self, work: asyncio.Future[Any]) -> None:
-        """Wait for some work, which is cancelled where it cannot come to its end.
+        """Wait for some work, which is cancelled where it cannot end.
 
-        :raises KeyRefused: if the daemon will not let this client in.
+        :raises KeyRefused: if the daemon does not let this client in.
         """
         try:
             await asyncio.wait([work, self._refused], return_when=asyncio.FIRST_COMPLETED)
@@ -280,7 +280,7 @@ class Connection:
             stream.put(reply)
 
     def _refuse(self, error: KeyRefused) -> None:
-        """Fail all open requests: none will be answered."""
+        """Fail all open requests: the daemon answers none."""
         for stream in self._streams.values():
             stream.put({"type": "error", **error.to_wire()})
 

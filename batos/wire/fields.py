@@ -153,6 +153,6 @@ _LEFT_OUT = {"tools": "tools' answers"}
 
 
 def left_out_words(left_out: Mapping[str, int]) -> str:
-    """Return the line about what a model was not told (`left_out` of a result): the number of characters, by part."""
+    """Return the line about what a model did not read (`left_out` of a result): the number of characters, by part."""
     parts = ", ".join(f"{count} characters of the {_LEFT_OUT.get(part, part)}" for part, count in left_out.items())
     return f"left out, since all was longer than the model reads at a time: {parts}"

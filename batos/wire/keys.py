@@ -53,7 +53,7 @@ class KeyPair(NamedTuple):
 
 
 class ClientKeys(NamedTuple):
-    """Keys of a client: its own pair, and the public key of the only daemon that it will talk to."""
+    """Keys of a client: its own pair, and the public key of the only daemon that it talks to."""
 
     own: KeyPair
     server: bytes

@@ -27,7 +27,7 @@ class NoticeTerms(TypedDict, total=False):
     zone: str | None
     """time zone of these hours; default: that of the daemon's machine"""
     once: bool
-    """True to tell nothing again that may have been told"""
+    """True to send no message again that may have arrived"""
 
 
 class Noticing(Connection):

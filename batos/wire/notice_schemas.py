@@ -22,7 +22,7 @@ class NoticesRequest(Request):
 
 
 class NoticeAddRequest(Request):
-    """A channel: a place where the user wants to be told of some facts."""
+    """A channel: a place where the user wants to hear of some facts."""
 
     op: Literal["notice_add"]
     name: ChannelName

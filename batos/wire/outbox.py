@@ -41,7 +41,7 @@ class Recipient(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Return True if no one will read any more."""
+        """Return True if no reader is left."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class Recipient(Protocol):
 class ClientHandle:
     """Address for the replies to one request: a client, and the `ref` by which it knows the request.
 
-    Two handles are equal if their messages cannot be told apart at the other end: watching twice under one `ref` is watching once.
+    Two handles are equal if their messages cannot be distinguished at the other end: watching twice under one `ref` is watching once.
     """
 
     __slots__ = ("_outbox", "_peer", "dropped", "enveloped", "operates", "ref")

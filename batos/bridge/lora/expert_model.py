@@ -161,7 +161,7 @@ class ExpertBuilder:
         self._stop = Event()
 
     def way(self, staged: Staged, on: Foundation) -> tuple[str, str]:
-        """Return the way an expert will be built, as in its recipe, and a remark to report with it."""
+        """Return the way an expert is built, as in its recipe, and a remark to report with it."""
         if not staged.about.fuse:
             return "adapter", ""
         if not on.weights.is_file():

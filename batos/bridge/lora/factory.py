@@ -84,7 +84,7 @@ class PlainModels:
     """The models on which experts are built, at the factory's Ollama."""
 
     is_ready: Callable[[str], bool]
-    """Returns True if a plain model is up to date. An expert whose base will change would be built twice."""
+    """Returns True if a plain model is up to date. An expert whose base is about to change would be built twice."""
     bring_back: Callable[[str], Awaitable[object]]
     """Restores a missing plain model."""
     learn: Callable[[str], Awaitable[None]]

@@ -54,7 +54,7 @@ class Bookmark:
     def keep(self, turn: Mapping[str, Any]) -> None:
         """Note a turn in place of the previous one; without fields, note none.
 
-        If writing fails, as on a full disk, the chat goes on, and `--last` will find the previous turn.
+        If writing fails, as on a full disk, the chat goes on, and `--last` finds the previous turn.
         """
         if self._path is None:
             return

@@ -34,7 +34,7 @@ def check_spec(subject: AuditSubject, node: ast.FormattedValue) -> None:
 
 
 def check_operation(subject: AuditSubject, node: ast.BinOp) -> None:
-    """Powers, shifts and repetitions whose size can be told."""
+    """Powers, shifts and repetitions whose size is known."""
     if not isinstance(node.op, (ast.LShift, ast.Pow, ast.Mult)):
         return
     limit = subject.limits.value

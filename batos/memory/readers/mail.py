@@ -52,7 +52,7 @@ Other = Callable[[str, bytes], Draft]
 def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) -> Draft:
     """Return the draft of a message or a mailbox.
 
-    A message that cannot be read does not keep those beside it from being read: it is told.
+    A message that cannot be read does not keep those beside it from being read: the draft reports it.
 
     :raises Unreadable: if the data is not mail, or no message of it can be read.
     """
@@ -136,7 +136,7 @@ class _Content:
             self._add_leaf(part, kind)
 
     def _add_one_of(self, part: email.message.Message) -> None:
-        """Add one of several parts; one that cannot be read is told."""
+        """Add one of several parts; the draft reports one that cannot be read."""
         try:
             self.add(part)
         except Unreadable as e:
