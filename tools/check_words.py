@@ -2,9 +2,12 @@
 
     python tools/check_words.py [FILE ...] [--reflow]
 
-A document (`*.md`) is checked sentence by sentence: at most 25 words, no words that hide who acts, no "is no X", one sentence a line.
-Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings, texts of the
-console. Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys.
+A document (`*.md`) is checked sentence by sentence: at most 25 words, no words that hide who acts, no "is no X", no double negation, no
+"is told", no "comes to", no "will", one sentence a line. A cell of a table stands alone: it does not begin with "the same", and does not
+refer to another one by "likewise", "as above" or "the former". Nor does a help text or the description of a setting, which has no "of
+them" either. Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings, texts
+of the console. Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys. Of
+comments of objects in an image ("I am the …") and of texts for the models of MCP clients, only the older rules are checked.
 `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without files, the documents and
 `batos/**/*.py` are checked.
 """
@@ -19,10 +22,11 @@ import sys
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 MOST_WORDS = 25
-HIDDEN = re.compile(r"\b(?:nobody|somebody|whoever|whomever|whatever it)\b", re.IGNORECASE)
+HIDDEN = re.compile(r"\b(?:nobody|no one(?!-)|somebody|someone|anybody|whoever|whomever|whatever it)\b", re.IGNORECASE)
 """Words that hide who acts."""
 NO_NOUN = re.compile(
     r"(?<!\bthere )\b(?:is|are|was|were) no "
@@ -30,7 +34,20 @@ NO_NOUN = re.compile(
     re.IGNORECASE,
 )
 """"is no X" instead of "is not an X"."""
-VAGUE = re.compile(r"\b(?:so many|so much as|is had|are had|is let go|comes to naught)\b", re.IGNORECASE)
+VAGUE = re.compile(r"\b(?:so many|so much as|(?:is|are) had|com(?:e to naught|es to|ing to))\b", re.IGNORECASE)
+TOLD = re.compile(r"\b(?:is|are|was|were|be|been|being) (?:\w+ )?(?:told|let go)\b", re.IGNORECASE)
+""""A client is told", with a word between the two or none."""
+FUTURE = re.compile(r"\bwill\b", re.IGNORECASE)
+DOUBLE = re.compile(
+    r"\b(?:nothing|(?<!of )no \w+) that [^.,:;]{0,40}\b(?:not|cannot|never|no)\b|\bnever not\b|\bnot without\b"
+    r"|\bnot un(?:able|clear|common|important|known|like|likely|necessary|safe|usual)\b"
+    r"|\bnot i[mn](?:complete|consistent|correct|frequent|possible|valid|visible)\b",
+    re.IGNORECASE,
+)
+""""Nothing that does not", "not unusual"."""
+ELSEWHERE = re.compile(r"\A\W*(?:the same|of them)\b|\b(?:so many|as above|likewise|the former|the latter|ditto)\b", re.IGNORECASE)
+"""Words of a cell, a help text or a setting that refer to another one."""
+OF_THEM = re.compile(r"\bof them\b", re.IGNORECASE)
 
 _CODE = re.compile(r"``.+?``|`[^`]+`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -53,8 +70,25 @@ _TO_MODELS = {
     "batos/synthesis/families.py",
 }
 """Sources whose texts go to models, into workers or into images. Of these, docstrings and errors are checked."""
+_TO_CLIENTS_MODELS = {"batos/doors/mcp_server.py", "batos/doors/mcp_tools.py"}
+"""Sources whose texts go to the models of MCP clients."""
+_OF_OBJECT = re.compile(r"I [a-z]+ ")
+"""Beginning of an object's comment, which images keep."""
+_SETTINGS = "batos/config/settings.py"
 _SAID = ("help", "description")
 _BULLET = re.compile(r"^(\s*)((?:[*+-]|\d+\.)\s+)(\S.*)$")
+
+
+class Passage(NamedTuple):
+    """Text of a file that is checked."""
+
+    line: int
+    text: str
+    is_cell: bool = False
+    is_help: bool = False
+    """True for a help text or the description of a setting."""
+    is_fixed: bool = False
+    """True for a text that stays as it is where a rule is added."""
 
 
 def sentences(text: str) -> list[str]:
@@ -75,25 +109,40 @@ def word_count(sentence: str) -> int:
     return len(re.findall(r"\S*\w\S*", plain))
 
 
-def trouble(text: str) -> Iterator[str]:
-    """Yield what is wrong with a paragraph."""
-    for sentence in sentences(text):
+def rules_for(passage: Passage) -> Iterator[tuple[re.Pattern[str], str]]:
+    """Yield the words that a sentence of a passage does not have, each with the reason."""
+    yield HIDDEN, "hides who acts"
+    yield NO_NOUN, 'say "is not a …"'
+    yield VAGUE, "says nothing"
+    if not passage.is_fixed:
+        yield TOLD, "say who tells whom, or lets go of what"
+        yield FUTURE, "use the present tense"
+        yield DOUBLE, "is a double negation"
+    if passage.is_help:
+        yield OF_THEM, "name them: this text stands alone"
+
+
+def trouble(passage: Passage) -> Iterator[str]:
+    """Yield what is wrong with a passage."""
+    if (passage.is_cell or passage.is_help) and (found := ELSEWHERE.search(_CODE.sub("code", passage.text))):
+        yield f"{found[0]!r} refers to another text, and this one stands alone: {passage.text[:80]}"
+    for sentence in sentences(passage.text):
         if (count := word_count(sentence)) > MOST_WORDS:
             yield f"{count} words, at most {MOST_WORDS}: {' '.join(sentence.split()[:12])} …"
         plain = _CODE.sub("code", sentence)
-        for rule, why in ((HIDDEN, "hides who acts"), (NO_NOUN, 'say "is not a …"'), (VAGUE, "says nothing")):
+        for rule, why in rules_for(passage):
             if found := rule.search(plain):
                 yield f"{found[0]!r} {why}: {' '.join(sentence.split()[:12])} …"
 
 
-def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+def paragraphs(text: str) -> Iterator[Passage]:
     """Yield each paragraph, item and cell of a document with the number of its line; code, quotes and comments are left out."""
     fenced = generated = False
     number, lines = 0, []
 
-    def closed() -> Iterator[tuple[int, str]]:
+    def closed() -> Iterator[Passage]:
         if lines:
-            yield number, " ".join(line.strip() for line in lines)
+            yield Passage(number, " ".join(line.strip() for line in lines))
         lines.clear()
 
     for place, line in enumerate(text.splitlines(), 1):
@@ -106,7 +155,7 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
             continue
         elif line.startswith("|"):
             yield from closed()
-            yield from ((place, cell.strip()) for cell in re.split(r"(?<!\\)\|", line) if cell.strip(" :-"))
+            yield from (Passage(place, cell.strip(), is_cell=True) for cell in re.split(r"(?<!\\)\|", line) if cell.strip(" :-"))
         elif not line.strip() or line.startswith(("#", ">")):
             yield from closed()
         else:
@@ -195,20 +244,26 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, " ".join(paragraph.split())) for paragraph in re.split(r"\n\s*\n", text))
 
 
-def of_source(path: Path) -> Iterator[tuple[int, str]]:
+def of_source(path: Path) -> Iterator[Passage]:
     """Yield docstrings (those of attributes, too), messages, help texts and the texts of raised errors of a source, with their lines."""
+    name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
     tree = ast.parse(path.read_text("utf-8"))
     said: set[tuple[int, str]] = set()
+    helps: set[tuple[int, str]] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from ((statement.lineno, text) for statement in node.body for text in docstring_paragraphs(statement))
+            yield from (Passage(statement.lineno, text) for statement in node.body for text in docstring_paragraphs(statement))
         elif isinstance(node, ast.Call):
-            said |= {(k.value.lineno, text) for k in node.keywords if k.arg in _SAID and (text := literal_text(k.value))}
+            given = {(k.arg, k.value.lineno, text) for k in node.keywords if k.arg in _SAID and (text := literal_text(k.value))}
+            said |= {(line, text) for _, line, text in given}
+            helps |= {(line, text) for keyword, line, text in given if keyword == "help" or name == _SETTINGS}
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             said |= {(value.lineno, text) for value in node.exc.args if (text := literal_text(value))}
-    if not (path.is_relative_to(ROOT) and path.relative_to(ROOT).as_posix() in _TO_MODELS):
+    if name not in _TO_MODELS:
         said.update(messages(tree))
-    yield from sorted(said)
+    for line, text in sorted(said):
+        fixed = name in _TO_CLIENTS_MODELS or bool(_OF_OBJECT.match(text))
+        yield Passage(line, text, is_help=(line, text) in helps, is_fixed=fixed)
 
 
 def documents() -> list[Path]:
@@ -232,9 +287,9 @@ def found_in(path: Path) -> list[str]:
     """Return what is wrong with a file."""
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     if path.suffix != ".md":
-        return [f"{shown}:{line}: {why}" for line, text in of_source(path) for why in trouble(text)]
+        return [f"{shown}:{passage.line}: {why}" for passage in of_source(path) for why in trouble(passage)]
     whole = path.read_text("utf-8")
-    found = [f"{shown}:{line}: {why}" for line, text in paragraphs(whole) for why in trouble(text)]
+    found = [f"{shown}:{passage.line}: {why}" for passage in paragraphs(whole) for why in trouble(passage)]
     pairs = enumerate(zip_longest(whole.splitlines(), reflowed(whole).splitlines()), 1)
     differing = next((line for line, (is_there, wanted) in pairs if is_there != wanted), None)
     return [*found, f"{shown}:{differing}: one sentence a line; --reflow makes it so"] if differing else found

@@ -1,6 +1,6 @@
 """Image on a server (PostgreSQL by RelStorage, ZEO): its use by one daemon or by several kernels, and a server that is away.
 
-A file is locked by FileStorage. A server lets every client in, and two daemons on one image hand out the same numbers for documents: each
+A file is locked by FileStorage. A server lets every client in. Two daemons on one image hand out the same numbers for documents, and each
 overwrites the other's without a word. So a daemon holds an *exclusive use* while it runs. On PostgreSQL that is an advisory lock of a
 session, which the server frees within milliseconds when the process ends. Elsewhere it is a record in the image that its holder renews.
 

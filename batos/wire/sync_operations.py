@@ -281,7 +281,7 @@ class SyncOperations(SyncConnection):
         """Compare a variant of a persona with what there is. The same id and terms again mean the same comparison.
 
         :param id: its name; default: a new one.
-        :param dry: only say what would be compared (`words`, `pairs`), its `budget`, and in `estimate` what it will probably cost.
+        :param dry: only say what would be compared (`words`, `pairs`), its `budget`, and in `estimate` what it would probably cost.
         :param terms: other, codex, changed, missions, match, briefs, judge, rules, inferences, tokens, minutes (`CompareTerms`).
         :raises InvalidInput: if it makes no sense, saying why.
         """

@@ -34,10 +34,24 @@ tool = _tool()
         "A port is no number.",
         "| cell | whoever asks |",
         "* an item\n  that somebody wrote",
+        "No one reads this.",
+        "The client is told the state.",
+        "Where it may have been told, the notice is in doubt.",
+        "A fault is not told twice.",
+        "The tokens were let go.",
+        "A search that comes to nothing ends.",
+        "The mission will complete.",
+        "The console can do nothing that a client cannot do.",
+        "A restart is not without a cost.",
+        "A retry is not unusual.",
+        "| `port` | the same as above |",
+        "| `edit prompt` | changes a prompt; likewise `edit facet` |",
+        "| `context` | begins when the former has ended |",
+        "| `b` | *of them* |",
     ],
 )
 def test_a_broken_rule_is_found(text: str) -> None:
-    assert [why for _, part in tool.paragraphs(text) for why in tool.trouble(part)]
+    assert [why for passage in tool.paragraphs(text) for why in tool.trouble(passage)]
 
 
 @pytest.mark.parametrize(
@@ -47,10 +61,17 @@ def test_a_broken_rule_is_found(text: str) -> None:
         "`nobody` is a name.",
         "```\nNobody reads code.\n```",
         "It is no longer there.",
+        "The daemon tells the client the state.",
+        "A prompt stands for the model's view; `is told` and `will` are words.",
+        "Words that BAT OS does not understand are refused, and an undo is not undone.",
+        "It has no port that is free.",
+        "The same id is the same mission, as above, and likewise its answer.",
+        "| `id` | an id; a request with the same id is the same mission |",
+        "| `all` | one of them |",
     ],
 )
 def test_what_is_plain_is_left_alone(text: str) -> None:
-    assert [why for _, part in tool.paragraphs(text) for why in tool.trouble(part)] == []
+    assert [why for passage in tool.paragraphs(text) for why in tool.trouble(passage)] == []
 
 
 @pytest.mark.parametrize(
@@ -61,6 +82,10 @@ def test_what_is_plain_is_left_alone(text: str) -> None:
         'class Port:\n    number = 1\n    """A port is no number."""',
         'def ask():\n    """Ask.\n\n    :param most: at most so many\n        words.\n    """',
         'option("--limit", help="At most so many.")',
+        'option("--env", help="A variable as above.")',
+        'option("--keys", help="Keys; one of them opens the door.")',
+        'raise InvalidInput("a notice of the channel was told meanwhile")',
+        '"""Module of what a mission will need."""',
         'raise InvalidInput(f"{port!r} is no port")',
         'def why(place):\n    return "" if place else f"{place} is no file that can be read"',
         'TELLS = {"gone": "nobody has read it since it was written"}',
@@ -82,12 +107,34 @@ def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None
         'NAMES = "%s".split()' % ("nobody somebody " * 15),
         'SOURCE = "def ask(it):\\n    return nobody(it) if it is no more than this"',
         'raise InvalidInput(f"{port!r} is not a valid port")',
+        'raise InvalidInput("the keys are as above, and one of them opens the door")',
+        'COMMENT = "I hold the channels: a place, and what is told there."',
     ],
 )
 def test_a_plain_source_is_left_alone(source: str, tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(source, "utf-8")
     assert tool.found_in(file) == []
+
+
+def test_a_description_of_a_setting_stands_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "batos" / "config" / "settings.py"
+    file.parent.mkdir(parents=True)
+    file.write_text('keys: int = Field(1, description="number of keys; one of them opens the door")', "utf-8")
+    assert tool.found_in(file) == []
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    (why,) = tool.found_in(file)
+    assert "'of them'" in why
+
+
+def test_of_a_text_for_the_models_of_clients_only_the_older_rules_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "batos" / "doors" / "mcp_tools.py"
+    file.parent.mkdir(parents=True)
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    file.write_text('tool(description="Past these seconds the state is told.")', "utf-8")
+    assert tool.found_in(file) == []
+    file.write_text('tool(description="Past these seconds nobody waits.")', "utf-8")
+    assert len(tool.found_in(file)) == 1
 
 
 def test_documents_and_sources_are_checked_where_no_file_is_named() -> None:
