@@ -247,7 +247,7 @@ async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | No
 
 
 class OllamaInference:
-    """`bridge.types.Inference` on one Ollama.
+    """`batos.bridge.inference.Inference` on one Ollama.
 
     A request that fails before its first token is made again at once, a few times. A host that goes on failing is left alone until it
     answers (see `breaker`). What that does not mend is for the caller: another host, or a later attempt.

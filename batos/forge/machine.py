@@ -490,7 +490,7 @@ def _recorded_call(cycle: UvmObject) -> operation_pins.ToolExchange | None:
 
 def _may_use_tools(cycle: UvmObject) -> bool:
     """Return True if the user lets the method use tools. He does so by a lesson, with the message of the mission, by an earlier version, or
-    since he sent the message to a connection."""
+    by sending the message to a connection."""
     root, selector, message = _root(cycle), cycle.selector, json.loads(current().mission.message or "{}")
     if connections.is_connection(root, cycle.target):  # what it is for is to use that connection's tools
         return True

@@ -1,7 +1,7 @@
 """The families of BTrees, each loaded when it is first used.
 
-`import BTrees` loads all 22 families (whole numbers of 32 and 64 bits, objects, floats as keys and values). Each has a library of its own.
-Together they take 4 MB. An image uses five. Importing this module makes the others wait, if nothing has imported BTrees before. A record of
+`import BTrees` loads all 22 families (whole numbers of 32 and 64 bits, objects, floats as keys and values). Each has a library of its own,
+which takes memory. An image uses five. Importing this module makes the others wait, if nothing has imported BTrees before. A record of
 any family opens as ever: the first name of a class loads its family.
 """
 

@@ -279,7 +279,7 @@ class ToolUse:
 
     async def call_all(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *, gated: bool) -> list[Called]:
         """Make several calls that a model chose, one after the other, and return what came of each. Those that need their user's leave are
-        asked about together, before the first is made. So is one that acts twice where the mission has made the same one before."""
+        asked about together, before the first is made. So is a call that acts, if the mission makes the same call a second time."""
         self._note_repeats(calls)
         await self._ask_together(calls)
         done = []

@@ -38,7 +38,8 @@ class StepContinuation(NamedTuple):
 
     async def dry(self, session: StepSession) -> dict[str, Any]:
         """Return what a continuation would do: `diff`, `conflicts`, `why_not` if the mission cannot go on, and `ahead`. `ahead` counts
-        inferences: those known in the image as it is now, and those to be paid for up to the first unknown one."""
+        inferences: those known in the image as it is now, and those to be paid for up to the first unknown one. It also has the number of
+        edits that were not used, and whether the thought ended."""
         told: dict[str, Any] = {"diff": diff(session), "conflicts": session.image.read(conflicts, session)}
         if session.is_of_method:
             return told

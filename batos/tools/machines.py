@@ -3,7 +3,8 @@
 A program, a folder, a server that is started as a process and an address of loopback are things of one machine. That is the machine where
 their connection was added. An address elsewhere can be reached from all, one of loopback also from other kernels of the same machine. A
 call is made on the machine of its connection, and an effect in doubt is resolved there. No other kernel can look, or end the process that
-may be at it still. No other kernel has the notes of a folder's changes. A mission that needs one is handed over to it.
+may be at it still. No other kernel has the notes of a folder's changes. A mission that needs a connection of another
+machine is handed over to a kernel there.
 
 Where one daemon has the image to itself, its machine has no name (`""`), and nothing is kept or asked.
 """
