@@ -45,7 +45,7 @@ DOUBLE = re.compile(
     re.IGNORECASE,
 )
 """"Nothing that does not", "not unusual"."""
-ELSEWHERE = re.compile(r"\A\W*(?:the same|of them)\b|\b(?:so many|as above|likewise|the former|the latter|ditto)\b", re.IGNORECASE)
+ELSEWHERE = re.compile(r"\A\W*(?:the same|of them)\b|\b(?:as above|likewise|the former|the latter|ditto)\b", re.IGNORECASE)
 """Words of a cell, a help text or a setting that refer to another one."""
 OF_THEM = re.compile(r"\bof them\b", re.IGNORECASE)
 

@@ -184,7 +184,7 @@ def _list(reply: dict[str, Any], output: Output) -> None:
             "yellow",
         )
     if reply["tied"]:
-        output.note(f"nothing is told: {reply['tied']}", "yellow")
+        output.note(f"BAT OS sends nothing: {reply['tied']}", "yellow")
 
 
 def _page(one: dict[str, Any], output: Output) -> None:
@@ -208,7 +208,7 @@ def _page(one: dict[str, Any], output: Output) -> None:
 
 def _log(messages: list[dict[str, Any]], output: Output, *, tested: bool) -> None:
     if not messages:
-        output.note("nothing was told yet", "dim")
+        output.note("no message was sent yet", "dim")
         return
     if tested:
         one = messages[0]
