@@ -48,7 +48,9 @@ def _channels(told: dict[str, Any]) -> list[Check]:
         last = one["last"] or {}
         if last.get("again") or last.get("state") in ("FAILED", "IN_DOUBT"):
             remedy = f"`batos notices test {one['name']}` tries it; `batos notices log {one['name']}` shows its messages"
-            found.append(Check("notices", "warn", f"the last message to {one['name']} failed or is in doubt: {last.get('why', '')}", remedy))
+            found.append(
+                Check("notices", "warn", f"the last message to {one['name']} failed or is in doubt: {last.get('why', '')}", remedy)
+            )
         else:
             waits = f", {one['waiting']} wait" if one["waiting"] else ""
             found.append(Check("notices", "ok", f"{one['name']}: {one['way']}{', paused' if one['paused'] else ''}{waits}"))
