@@ -171,7 +171,7 @@ PAGES: dict[str, Page] = {
             "python3 -m venv ~/batos": (
                 "python3 -m venv ~/batos && ln -s {monty} ~/batos/bin/ && echo {site} >$(echo ~/batos/lib/python*/site-packages)/known.pth"
             ),
-            "'batos[documents,console,mcp]'": '"$(echo ~/wheel/*.whl)[documents,console,mcp]"',
+            "'.[documents,console,mcp]'": '"$(echo ~/wheel/*.whl)[documents,console,mcp]"',
             "postgres://batos@db.example/image?keep_history=1": "{postgres}",
         },
         before={
