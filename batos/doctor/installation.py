@@ -21,7 +21,7 @@ from batos.config.limits import Limits, limit
 from batos.errors import BatosError, ConfigError, EndpointError, ImageError
 
 State = Literal["ok", "warn", "fail"]
-REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
+REINSTALL = "run `make install`, or `pip install .` of the checkout in a fresh virtual environment"
 
 
 @dataclass(frozen=True, slots=True)
