@@ -170,7 +170,7 @@ async def test_an_ended_mission_is_freed_at_once_and_waits_for_no_collector(tmp_
             await kernel.scheduler.quiet()
             await kernel.image.barrier()
             assert record(kernel, "m").state == ("COMPLETE" if how == "complete" else "FAILED")
-            assert [one for one in gc.get_objects() if isinstance(one, Attempt) and one.services.image is kernel.image] == []
+            assert [one for one in gc.get_objects() if type(one) is Attempt and one.services.image is kernel.image] == []
         finally:
             gc.enable()
 
