@@ -5,11 +5,13 @@
 A document (`*.md`) is checked sentence by sentence: at most 25 words, no words that hide who acts, no "is no X", no double negation, no
 "is told", no "comes to", no "will", one sentence a line. A cell of a table stands alone: it does not begin with "the same", and does not
 refer to another one by "likewise", "as above" or "the former". Nor does a help text or the description of a setting, which has no "of
-them" either. Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings, texts
-of the console. Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys. Of
-comments of objects in an image ("I am the …") and of texts for the models of MCP clients, only the older rules are checked.
+them" either. Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings. Of a
+template of the console (`*.html`) each block is, and each text of an attribute that is shown.
+
+Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys. Of comments of
+objects in an image ("I am the …") and of texts for the models of MCP clients, only the older rules are checked.
 `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without files, the documents and
-`batos/**/*.py` are checked.
+the sources and templates of `batos` are checked.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +75,10 @@ _TO_MODELS = {
 """Sources whose texts go to models, into workers or into images. Of these, docstrings and errors are checked."""
 _TO_CLIENTS_MODELS = {"batos/doors/mcp_server.py", "batos/doors/mcp_tools.py"}
 """Sources whose texts go to the models of MCP clients."""
+_INLINE = {"a", "b", "code", "em", "i", "kbd", "small", "span", "strong", "time"}
+_SHOWN_ATTRIBUTES = {"alt", "aria-label", "placeholder", "title"}
+_VALUE, _STATEMENT = re.compile(r"\{\{.*?\}\}", re.DOTALL), re.compile(r"\{[%#].*?[%#]\}", re.DOTALL)
+_BRANCH = re.compile(r"\{%-?\s*(?:if|elif|else|endif|for|endfor|block|endblock|macro|endmacro)\b")
 _OF_OBJECT = re.compile(r"I [a-z]+ ")
 """Beginning of an object's comment, which images keep."""
 _SETTINGS = "batos/config/settings.py"
@@ -266,6 +273,49 @@ def of_source(path: Path) -> Iterator[Passage]:
         yield Passage(line, text, is_help=(line, text) in helps, is_fixed=fixed)
 
 
+class _Page(HTMLParser):
+    """Reads a template of the console into passages: the texts of its blocks and of the attributes that are shown or read out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passages: list[Passage] = []
+        self._line, self._parts = 1, list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.passages += [Passage(self.getpos()[0], value) for name, value in attrs if name in _SHOWN_ATTRIBUTES and value]
+        self._part("`" if tag == "code" else "", tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._part("`" if tag == "code" else "", tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem:  # a script or style
+            return
+        if not self._parts:
+            self._line = self.getpos()[0]
+        self._parts.append(data)
+
+    def _part(self, mark: str, tag: str) -> None:
+        if tag in _INLINE:
+            self._parts.append(mark)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """End the block that was read."""
+        if text := " ".join("".join(self._parts).split()):
+            self.passages.append(Passage(self._line, text))
+        self._parts = []
+
+
+def of_template(path: Path) -> list[Passage]:
+    """Return the texts of a template, with a word in place of each value; of a condition each branch is a text."""
+    page = _Page()
+    page.feed(_VALUE.sub("X", _STATEMENT.sub(lambda found: "<hr>" if _BRANCH.match(found[0]) else "", path.read_text("utf-8"))))
+    page.end()
+    return page.passages
+
+
 def documents() -> list[Path]:
     """Return the documents that readers see."""
     named = ("README.md", "SECURITY.md", "CHANGELOG.md", "lora_staging/README.md")
@@ -274,8 +324,8 @@ def documents() -> list[Path]:
 
 
 def sources() -> list[Path]:
-    """Return the sources of the package."""
-    return sorted((ROOT / "batos").rglob("*.py"))
+    """Return the sources of the package, and the templates of the console."""
+    return sorted([*(ROOT / "batos").rglob("*.py"), *(ROOT / "batos").rglob("*.html")])
 
 
 def checked_by_default() -> list[Path]:
@@ -286,6 +336,8 @@ def checked_by_default() -> list[Path]:
 def found_in(path: Path) -> list[str]:
     """Return what is wrong with a file."""
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    if path.suffix == ".html":
+        return [f"{shown}:{passage.line}: {why}" for passage in of_template(path) for why in trouble(passage)]
     if path.suffix != ".md":
         return [f"{shown}:{passage.line}: {why}" for passage in of_source(path) for why in trouble(passage)]
     whole = path.read_text("utf-8")

@@ -166,3 +166,18 @@ def test_writing_anew_changes_no_word(parts: list[str]) -> None:
     anew = tool.reflowed(text)
     assert anew.split() == text.split()
     assert tool.reflowed(anew) == anew
+
+
+TEMPLATE = """{% extends "base.html" %}{# a remark that nobody reads #}
+<p>{% if held %}Nobody reads <code>{{ name }}</code>.{% else %}All read {{ name }}.{% endif %}</p>
+<button title="LONG">Go</button><script>whoever()</script>
+"""
+
+
+def test_the_templates_of_the_console_are_checked_by_block_and_by_branch(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(TEMPLATE.replace("LONG", "word " * 26), "utf-8")
+    assert [passage.text.strip() for passage in tool.of_template(file)][:2] == ["Nobody reads `X`.", "All read X."]
+    nobody, long = tool.found_in(file)
+    assert nobody == f"{file}:2: 'Nobody' hides who acts: Nobody reads `X`. …"
+    assert long.startswith(f"{file}:3: 26 words")
