@@ -115,6 +115,7 @@ PAGES: dict[str, Page] = {
             "lst_orders_": "def lst_orders_(self):\n    return self.tools.shop.listOrders()\n",
         },
     ),
+    "docs/backups.md": Page(own=True, given="{ batos run >~/run.txt 2>&1 & } && until batos info; do sleep 0.2; done"),
     "docs/cli.md": Page(
         given="""
             echo "What is a lighthouse?" > question.txt
