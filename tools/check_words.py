@@ -10,6 +10,7 @@ template of the console (`*.html`) each block is, and each text of an attribute 
 
 Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys. Of comments of
 objects in an image ("I am the …") and of texts for the models of MCP clients, only the older rules are checked.
+Of messages, too: users and programs find them by their words.
 `--reflow` writes the named documents anew with one sentence a line, and changes nothing else. Without files, the documents and
 the sources and templates of `batos` are checked.
 """
@@ -37,7 +38,8 @@ NO_NOUN = re.compile(
     re.IGNORECASE,
 )
 """"is no X" instead of "is not an X"."""
-VAGUE = re.compile(r"\b(?:so many|so much as|(?:is|are) had|com(?:e to naught|es to|ing to))\b", re.IGNORECASE)
+VAGUE = re.compile(r"\b(?:so many|so much as|(?:is|are) had)\b", re.IGNORECASE)
+COMES = re.compile(r"\bcom(?:e to naught|es to|ing to)\b", re.IGNORECASE)
 TOLD = re.compile(r"\b(?:is|are|was|were|be|been|being) (?:\w+ )?(?:told|let go)\b", re.IGNORECASE)
 """"A client is told", with a word between the two or none."""
 FUTURE = re.compile(r"\bwill\b", re.IGNORECASE)
@@ -122,6 +124,7 @@ def rules_for(passage: Passage) -> Iterator[tuple[re.Pattern[str], str]]:
     yield NO_NOUN, 'say "is not a …"'
     yield VAGUE, "says nothing"
     if not passage.is_fixed:
+        yield COMES, "says nothing"
         yield TOLD, "say who tells whom, or lets go of what"
         yield FUTURE, "use the present tense"
         yield DOUBLE, "is a double negation"
@@ -269,7 +272,7 @@ def of_source(path: Path) -> Iterator[Passage]:
     if name not in _TO_MODELS:
         said.update(messages(tree))
     for line, text in sorted(said):
-        fixed = name in _TO_CLIENTS_MODELS or bool(_OF_OBJECT.match(text))
+        fixed = name in _TO_CLIENTS_MODELS or bool(_OF_OBJECT.match(text)) or (line, text) not in helps
         yield Passage(line, text, is_help=(line, text) in helps, is_fixed=fixed)
 
 

@@ -238,9 +238,9 @@ class ModelProvisioning:
         )
         if agreed:
             return provided_models.USER
-        said = "Its user said no to" if agreed is False else "It may not ask for (`--may-ask`)"
+        said = "its user said no to" if agreed is False else "it may not ask for (`--may-ask`)"
         raise ModelNeeded(
-            f"mission {attempt.id!r} needs a model that {needs.told()}, and none here does. {said} {model}, a download of {size} from "
+            f"mission {attempt.id!r} needs a model that {needs.told()}, and none here does; {said} {model}, a download of {size} from "
             f"{held['source']}. By itself BAT OS does not pull it: {why_not}. `{_command(model)}` gets it; give the mission again then",
             needs=needs.words(), model=model, bytes=held["bytes"], command=_command(model),
         )  # fmt: skip

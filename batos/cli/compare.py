@@ -178,7 +178,7 @@ def _begun(persona: str, variant: VariantOptions, judging: JudgeOptions, acts: C
         output.say(f"about {_cost(estimate)}; at most {_cost(budget)}")
     if plan["estimate"]["large"] and not acts.yes:
         if output.as_json or not sys.stdin.isatty():
-            raise typer.BadParameter(f"it costs about {_cost(plan['estimate'])}; --yes begins it")
+            raise typer.BadParameter(f"it will cost about {_cost(plan['estimate'])}; --yes begins it")
         agreed("Begin?", output)
     ask(address, lambda client: client.compare_start(persona, id=id, **terms))
     return id

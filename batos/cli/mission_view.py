@@ -505,7 +505,7 @@ def _inferences(record: dict[str, Any], output: Output) -> None:
             ],
         )  # fmt: skip
     elif record["texts_dropped"] and not record.get("folded"):
-        output.say("\nthe journal no longer has the texts of its inferences (setting image.journal_days); what they cost is known", "dim")
+        output.say("\nthe texts of its inferences were let go (setting image.journal_days); what they cost is known", "dim")
     for row in record["cost"]:
         asked = counted(row["inferences"], "inference")
         tokens = f"{counted(row['prompt_tokens'], 'token')} read, {row['answer_tokens']} written"

@@ -437,7 +437,7 @@ def _why(error: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) or "not known" if isinstance(value, list) else str(value)
+    return ", ".join(map(str, value)) or "cannot be told" if isinstance(value, list) else str(value)
 
 
 def _print_accepted(accepted: Accepted, output: Output) -> None:

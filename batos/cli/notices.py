@@ -180,11 +180,11 @@ def _list(reply: dict[str, Any], output: Output) -> None:
         output.rows(("channel", "way", "place", "tells", "waits", "last"), rows, _STYLES)
     if reply["untold"]:
         output.note(
-            f"{reply['untold']} messages failed or are in doubt; batos notices log shows them, and settle says that you have seen them",
+            f"{reply['untold']} messages were not told for sure; batos notices log shows them, and settle says that you have seen them",
             "yellow",
         )
     if reply["tied"]:
-        output.note(f"BAT OS sends nothing: {reply['tied']}", "yellow")
+        output.note(f"nothing is told: {reply['tied']}", "yellow")
 
 
 def _page(one: dict[str, Any], output: Output) -> None:
@@ -208,7 +208,7 @@ def _page(one: dict[str, Any], output: Output) -> None:
 
 def _log(messages: list[dict[str, Any]], output: Output, *, tested: bool) -> None:
     if not messages:
-        output.note("no message was sent yet", "dim")
+        output.note("nothing was told yet", "dim")
         return
     if tested:
         one = messages[0]

@@ -47,10 +47,8 @@ def _channels(told: dict[str, Any]) -> list[Check]:
     for one in told["channels"]:
         last = one["last"] or {}
         if last.get("again") or last.get("state") in ("FAILED", "IN_DOUBT"):
-            remedy = f"`batos notices test {one['name']}` tries it; `batos notices log {one['name']}` shows its messages"
-            found.append(
-                Check("notices", "warn", f"the last message to {one['name']} failed or is in doubt: {last.get('why', '')}", remedy)
-            )
+            remedy = f"`batos notices test {one['name']}` tries it; `batos notices log {one['name']}` shows what was not told"
+            found.append(Check("notices", "warn", f"{one['name']} was not told: {last.get('why', '')}", remedy))
         else:
             waits = f", {one['waiting']} wait" if one["waiting"] else ""
             found.append(Check("notices", "ok", f"{one['name']}: {one['way']}{', paused' if one['paused'] else ''}{waits}"))
@@ -59,7 +57,7 @@ def _channels(told: dict[str, Any]) -> list[Check]:
             Check(
                 "notices",
                 "warn",
-                f"{told['untold']} messages failed or are in doubt",
+                f"{told['untold']} messages were not told for sure",
                 "`batos notices log` shows them, and `batos notices settle` says that you have seen them",
             )
         )

@@ -279,8 +279,8 @@ class CheckedStorage:
         raise self.damaged(
             oid,
             b"",
-            f"is not where {self.name}.index says. The index was dropped and is built anew at the next start; "
-            f"if that does not help, the file is damaged: {REMEDY}",
+            f"is not where {self.name}.index says; the index was dropped and is built anew when the daemon is started again. "
+            f"If that does not help, the file is damaged: {REMEDY}",
         ) from cause
 
     def damaged(self, oid: bytes, data: bytes, what: str) -> ImageDamaged:

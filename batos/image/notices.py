@@ -263,7 +263,7 @@ def intend(root: Root, message: NoticeMessage, taken: tuple[int, ...]) -> Notice
     waiting = outbox.waiting.get(name)
     for number in taken:
         if waiting is None or waiting.pop(number, None) is None:
-            raise InvalidInput(f"a notice of the channel {name} was sent meanwhile; look again")
+            raise InvalidInput(f"a notice of the channel {name} was told meanwhile; look again")
     if taken and name in outbox.more:
         del outbox.more[name]
     outbox.open[name] = message.serial

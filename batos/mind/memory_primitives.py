@@ -224,7 +224,7 @@ def _texts(obj: UvmObject) -> list[str]:
 
 def _chunks(document: UvmObject) -> list[str]:
     found = find(document, "chunks_")
-    assert found is not None, "only chunks and documents summarise themselves"
+    assert found is not None, "only chunks and documents are told to summarise themselves"
     return [str(chunk.text) for chunk in found[1](document)]
 
 

@@ -40,7 +40,7 @@ _SHOWN = 400
 _ASKS = "NEEDS_INPUT"
 _OUTCOMES = {DONE: "done", FAILED: "failed", IN_DOUBT: "doubt"}
 _UNSEALED = "the channel {name} was changed by something else than `batos notices`; remove it, and add it anew"
-_NOT_TOLD = "it may have arrived, and this channel tells nothing twice (--once)"
+_NOT_TOLD = "it may have been told, and this channel tells nothing twice (--once)"
 
 
 @dataclass(frozen=True, slots=True)

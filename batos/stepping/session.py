@@ -259,7 +259,7 @@ class StepSession:
         except TimeoutError:
             await self._anew()
             raise DeadlineExceeded(
-                f"mission {self.id!r} did not reach {to!r} within {self.limits.go_s:g} s; it stands at its beginning again"
+                f"mission {self.id!r} did not come to {to!r} within {self.limits.go_s:g} s; it stands at its beginning again"
             ) from None
         finally:
             self.memory.allowance = 0
@@ -290,7 +290,7 @@ class StepSession:
             await self._go(lambda transition: transition.number > begun and transition.state.upper() == state)
             if self.run.has_ended and self.standing.state.upper() != state:
                 known = ", ".join(dict.fromkeys(one.state for one in self.run.transitions[1:])) or "none"
-                raise InvalidInput(f"mission {self.id!r} reaches no state {number!r}; it reached: {known}")
+                raise InvalidInput(f"mission {self.id!r} comes to no state {number!r}; it came to: {known}")
 
     async def _to_failure(self) -> None:
         """Think the mission to where it failed; where it does not fail any more, to the state in which it did."""

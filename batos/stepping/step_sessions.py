@@ -102,8 +102,8 @@ class StepSessions:
     def _found(self, name: str) -> StepSession:
         if name not in self._open:
             raise UnknownSession(
-                f"there is no session {name!r}: it was closed, or left for {self._limits.idle_s:g} s, or the daemon was started again. "
-                "Nothing was changed by it; `batos step MISSION` opens another"
+                f"there is no session {name!r}: it was closed, or left for {self._limits.idle_s:g} s, or the daemon was started again; "
+                "nothing was changed by it. `batos step MISSION` opens another"
             )
         return self._open[name]
 

@@ -80,7 +80,7 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
         host = "127.0.0.1"
     if not guarded and not _is_loopback(host):
         raise EndpointError(
-            f"BAT OS does not listen at {endpoint!r}: other machines could reach it, and without CURVE keys use it. "
+            f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys use it. "
             "Make keys (`batos keys new`), name them in wire.secret_key, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
         )
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
@@ -101,7 +101,7 @@ def prepare(endpoint: str) -> None:
         raise EndpointError(f"cannot listen at {endpoint}: {folder}: {e.strerror}; choose another --listen") from None
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
         raise EndpointError(
-            f"BAT OS does not listen at {endpoint}: others may write in {folder}; `chmod 700 {folder}`, or choose another --listen"
+            f"will not listen at {endpoint}: others may write in {folder}; `chmod 700 {folder}`, or choose another --listen"
         )
 
 
@@ -179,7 +179,7 @@ def _check_free(endpoint: str) -> None:
         if not stat.S_ISSOCK(kind):
             what = "a link" if stat.S_ISLNK(kind) else "a folder" if stat.S_ISDIR(kind) else "a file"
             raise EndpointError(
-                f"BAT OS does not listen at {endpoint}: {path} is {what} and not a socket; nothing is replaced, choose another --listen"
+                f"will not listen at {endpoint}: {path} is {what} and not a socket; nothing is replaced, choose another --listen"
             )
     if _answers(path):
         raise _taken(endpoint)

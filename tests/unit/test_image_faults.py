@@ -169,7 +169,7 @@ def commit_in(db: ZODB.DB, n: int) -> None:
 def test_an_index_entry_that_leads_to_nothing_is_refused_and_mended_by_a_restart(path: Path) -> None:
     _wrong(path, lambda index, oid, old: index.__setitem__(oid, old + 3))
     db = opened(path)
-    with pytest.raises(ImageDamaged, match=r"i\.fs\.index says\. The index was dropped and is built anew at the next start"):
+    with pytest.raises(ImageDamaged, match=r"i\.fs\.index says; the index was dropped and is built anew when the daemon is started again"):
         number(db)
     assert not Path(f"{path}.index").exists()
     commit_elsewhere(db)

@@ -178,7 +178,7 @@ async def test_two_missions_at_once_pull_it_once(start: Start, server: ScriptedO
 
 
 @pytest.mark.parametrize(
-    ("may_ask", "text", "said"), [(True, "no, thanks", "Its user said no to"), (False, None, "It may not ask for (`--may-ask`)")]
+    ("may_ask", "text", "said"), [(True, "no, thanks", "its user said no to"), (False, None, "it may not ask for (`--may-ask`)")]
 )
 async def test_without_leave_it_fails_and_names_model_size_and_command(
     start: Start, server: ScriptedOllama, may_ask: bool, text: str | None, said: str
@@ -529,7 +529,7 @@ async def test_an_image_and_a_brief_that_does_not_fit_are_each_done_without(star
         error = await failed(kernel, "m1")
         told = (await client.status("m1"))["provided"]
     assert error["code"] == "model_blind"
-    assert f"needs a model that sees images, and none here does. It may not ask for (`--may-ask`) {SEER}" in error["message"]
+    assert f"needs a model that sees images, and none here does; it may not ask for (`--may-ask`) {SEER}" in error["message"]
     assert (told["state"], told["needs"]) == ("declined", ["vision", "context:5120"])
 
 

@@ -181,7 +181,7 @@ async def test_what_the_daemon_computes_for_a_method_is_limited_and_cannot_be_ca
         sends.activity = HostsShare(sends, "a mission", NOW)
         source = body(CATCHING["try"].format(text.replace("\n", "\n    ")))
         target = obj(source, "def between(self):\n    self.burn()\n", n=0, xs=[], rows=rows, big=[[i] for i in range(5_000)])
-        with pytest.raises(SandboxLimit, match=r"have computed for .* in the daemon for what they read, wrote and sent") as caught:
+        with pytest.raises(SandboxLimit, match=r"have computed for .* the daemon for what they read, wrote and sent") as caught:
             await call(sends, target, "m")
         assert caught.value.limit == "time"
         assert slots(target)["n"] == 0

@@ -553,7 +553,7 @@ async def test_sessions_are_bounded_and_those_left_are_dropped(tmp_path: Path) -
         kernel.stepping.listed()[0].used -= StepLimits().idle_s + 1
         await kernel.stepping.sweep()
         assert (await desk.ask("step.show"))["sessions"] == []
-        with pytest.raises(UnknownSession, match="Nothing was changed"):
+        with pytest.raises(UnknownSession, match="nothing was changed"):
             await desk.ask("step.go", session="s")
 
 

@@ -84,7 +84,7 @@ def test_what_is_plain_is_left_alone(text: str) -> None:
         'option("--limit", help="At most so many.")',
         'option("--env", help="A variable as above.")',
         'option("--keys", help="Keys; one of them opens the door.")',
-        'raise InvalidInput("a notice of the channel was told meanwhile")',
+        '"""Return what the channel was told."""',
         '"""Module of what a mission will need."""',
         'raise InvalidInput(f"{port!r} is no port")',
         'def why(place):\n    return "" if place else f"{place} is no file that can be read"',
@@ -108,6 +108,7 @@ def test_a_broken_text_of_a_source_is_found(source: str, tmp_path: Path) -> None
         'SOURCE = "def ask(it):\\n    return nobody(it) if it is no more than this"',
         'raise InvalidInput(f"{port!r} is not a valid port")',
         'raise InvalidInput("the keys are as above, and one of them opens the door")',
+        'raise InvalidInput("a notice of the channel was told meanwhile")',
         'COMMENT = "I hold the channels: a place, and what is told there."',
     ],
 )
