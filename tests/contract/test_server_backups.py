@@ -1,9 +1,10 @@
-"""Backups of an image in PostgreSQL, made by PostgreSQL's own programs while a daemon writes, each proved by restoring it."""
+"""Backups of an image in PostgreSQL, made while a daemon writes, by the commands of docs/several-machines.md; each is restored."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,10 @@ from tests.support.desk import PAY, Place
 from tests.support.failing_missions import Desk
 from tests.support.missions import FakeInference, give, mind, submit
 from tests.support.servers import Postgres, folder_of_server, postgres, programs  # noqa: F401
+from tests.support.shown_pages import commands_of
 
 WAIT_S = 60
+DUMP, COPY, CREATE, RESTORE = commands_of("docs/several-machines.md", "tests/contract/test_server_backups.py")
 
 
 def database(uri: str) -> str:
@@ -41,18 +44,17 @@ def copies(postgres: Postgres) -> Iterator[list[Postgres]]:  # noqa: F811
 
 
 def dumped(at: Postgres, uri: str, copies: list[Postgres]) -> str:
-    """The image in a database of its own that was restored from a dump, as docs/several-machines.md has it."""
-    file = at.folder / "image.dump"
-    at.run("pg_dump", "--format=custom", "--file", str(file), database(uri))
-    restored = f"{database(uri)}_restored"
-    at.run("createdb", restored)
-    at.run("pg_restore", "--exit-on-error", "--dbname", restored, str(file))
-    return at.address(restored)
+    """The image in a database of its own that was restored from a dump; the page's database is called `image`."""
+    for words in (DUMP, CREATE, RESTORE):
+        at.shell(re.sub(r"\bimage(?!\.)", database(uri), words), at.folder)
+    return at.address(f"{database(uri)}_restored")
 
 
 def copied(at: Postgres, uri: str, copies: list[Postgres]) -> str:
     """The image at a copy of the whole server."""
-    copies.append(Postgres(programs(), folder_of_server(), of=at))
+    folder = folder_of_server()
+    at.shell(COPY, folder)
+    copies.append(Postgres(programs(), folder, data=folder / "standby"))
     return copies[-1].address(database(uri))
 
 

@@ -264,12 +264,18 @@ async def test_whatever_is_said_at_the_other_kernel_while_a_mission_is_thought_i
     chance = random.Random(seed)
     async with pair(postgres.image(), tmp_path, inference=Pondering) as (a, b):
         said: dict[str, str] = {}
+        answered: dict[str, str] = {}
 
         async def one_mission(number: int) -> None:
             id, owner, other = f"m{number}", *chance.sample((a, b), 2)
-            await owner.client.submit(f"{BRIEF} {number}", id=id)
+            what = chance.choice(("cancel", "pause", "pause and cancel", "answer", "answer and cancel", "nothing"))
+            asks = "answer" in what
+            await owner.client.submit(f"{'Choose a restaurant' if asks else BRIEF} {number}", id=id, may_ask=asks)
             await asyncio.sleep(chance.random() * 0.15)  # the moment is what the test tries, not what it waits for
-            what = chance.choice(("cancel", "pause", "pause and cancel", "nothing"))
+            if asks:
+                await until(lambda: other.record(id).open_question, "the question, at the other kernel")
+                answered[id] = f"That of {other.name}"
+                assert (await other.client.answer(id, answered[id], 1))["state"] != "NEEDS_INPUT"
             if "pause" in what:
                 await other.client.pause(id)
             if "cancel" in what:
@@ -292,6 +298,8 @@ async def test_whatever_is_said_at_the_other_kernel_while_a_mission_is_thought_i
             assert len(set(ends.values())) == 1
             assert set(ends.values()) <= {"COMPLETE", "FAILED"}
             assert said.get(id, ends[a.name]) == ends[a.name] == a.record(id).state == b.record(id).state
+            answers = [[question["answer"] for question in one.record(id).questions] for one in (a, b)]
+            assert answers == [[answered[id]] if id in answered else []] * 2
         await until(lambda: all(len({e.mission for e in one.ends}) == 24 for one in (a, b)), "the ends of all")
         for one in (a, b):
             assert len(one.ends) == 24
@@ -302,14 +310,17 @@ async def test_whatever_is_said_at_the_other_kernel_while_a_mission_is_thought_i
 # --- one mission
 
 
-async def test_one_id_given_to_all_kernels_at_once_is_one_mission(two: tuple[Member, Member]) -> None:
+async def test_one_id_given_to_all_kernels_at_once_is_one_mission(two: tuple[Member, Member], tmp_path: Path) -> None:
     a, b = two
-    for number in range(5):
-        accepted = await asyncio.gather(*(one.client.submit(BRIEF, id=f"m{number}") for one in (a, b, a, b)))
-        assert [one.duplicate for one in accepted].count(False) == 1
-        results = [await one.client.result(f"m{number}") for one in two]
-        assert results[0] == results[1]
-    assert len(a.inference.asked) + len(b.inference.asked) == sum(a.record(f"m{n}").result["usage"]["inferences"] for n in range(5))  # type: ignore[index]
+    async with member(a.kernel.settings.image.uri, tmp_path, "c") as c:
+        await met(a, b, c)
+        for number in range(5):
+            accepted = await asyncio.gather(*(one.client.submit(BRIEF, id=f"m{number}") for one in (a, b, c, a, b, c)))
+            assert [one.duplicate for one in accepted].count(False) == 1
+            results = [await one.client.result(f"m{number}") for one in (a, b, c)]
+            assert results[0] == results[1] == results[2]
+        asked = sum(len(one.inference.asked) for one in (a, b, c))
+        assert asked == sum(a.record(f"m{n}").result["usage"]["inferences"] for n in range(5))  # type: ignore[index]
 
 
 async def test_a_mission_that_follows_one_of_another_kernel_waits_for_it_and_sees_it(two: tuple[Member, Member]) -> None:

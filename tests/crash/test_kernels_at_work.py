@@ -23,7 +23,7 @@ from tests.support.curator import PLACES, text_of
 from tests.support.kernel_child import AFTER, BEFORE, KILL, VOTE
 from tests.support.kernel_daemons import LEASE_S, WAIT_S, Fleet, KernelDaemon, fleet, until
 from tests.support.memory import consistent
-from tests.support.servers import Postgres, postgres  # noqa: F401
+from tests.support.servers import Postgres, Zeo, postgres, zeo  # noqa: F401
 
 pytestmark = pytest.mark.timeout(900)
 MOMENTS = [BEFORE, VOTE, AFTER]
@@ -31,6 +31,7 @@ BEATS = {"autotelic": "on", "senses_s": 3600, "heartbeat_first_s": 0.1, "heartbe
 CURATES = {"curate_age_days": 0, "curate_fresh_days": 0, "curate_s": 86_400, "curate_least": 4, "chunk_smallest": 20}
 CALM_S = 30.0
 """A lease where no kernel is to be taken for gone, however late it gives a sign of life on a busy machine."""
+QUESTIONS = ["word3 and Part 3", "word1 in a.md", "Line 7 of c.txt", "And Part 6?"]
 numbers = itertools.count(1)
 
 
@@ -208,14 +209,16 @@ def says(name: str, parts: list[int]) -> str:
     )
 
 
-def test_the_memory_is_what_the_files_say(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811
+@pytest.mark.parametrize("engine", ["postgres", "zeo"])
+def test_the_memory_is_what_the_files_say(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Files change, are read and forgotten, and missions are remembered, in any order, while kernels die and stand still."""
+    server: Postgres | Zeo = request.getfixturevalue(engine)
     chance, files, missions = random.Random(SEED), dict[str, str](), list[str]()
     print(f"CRASH_SEED={SEED}")
     notes = tmp_path / "notes"
     notes.mkdir()
     more = {"remember": "on", "remember_pause_s": 0.1, "ingest_batch_bytes": 1024, "ingest_section_chars": 600}
-    with fleet(tmp_path, postgres.image(), **more) as kernels:
+    with fleet(tmp_path, server.image(), **more) as kernels:
         for _ in range(3):
             kernels.start("k")
         for one in kernels.daemons:
@@ -289,8 +292,9 @@ def test_the_memory_is_what_the_files_say(postgres: Postgres, tmp_path: Path) ->
         assert {path: text.split() for path, text in found.items()} == {path: text.split() for path, text in files.items()}
         kernels.read(lambda root: consistent(library_of(root)))
 
-        def hits(one: KernelDaemon) -> Any:
-            reply = told(one, "search", question="word3 and Part 3", k=20)
+        def hits(one: KernelDaemon, question: str) -> Any:
+            reply = told(one, "search", question=question, k=20)
             return reply and [(hit["source"], hit["text"]) for hit in reply["hits"]]
 
-        until(lambda: len({str(hits(one)) for one in kernels.daemons}) == 1, "searches of all kernels that agree")
+        for question in QUESTIONS:
+            until(lambda asked=question: len({str(hits(one, asked)) for one in kernels.daemons}) == 1, f"one answer of all to {question!r}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +20,14 @@ import yaml
 
 from batos.errors import BatosError
 from batos.wire import SyncClient
-from tests.support.daemon import ROOT
+from tests.support.daemon import ROOT, until
 from tests.support.servers import NOBODY, Postgres, folder_of_server, programs
 
 COMPOSE = yaml.safe_load((ROOT / "examples" / "two_machines" / "compose.yaml").read_text("utf-8"))
 NETWORK = "10.77.93"
 ADDRESSES = {"db": f"{NETWORK}.1", "a": f"{NETWORK}.2", "b": f"{NETWORK}.3"}
 LEASE_S, THINKING_S, WAIT_S = 2, 1.5, 90
+SELLING_S, CALL_S, SHOP_PORT = 3, 8, 8090
 OLLAMA = f"""
 import threading, time
 from batos.testing import ScriptedOllama
@@ -33,6 +37,20 @@ with ScriptedOllama() as server:
     print(server.host, flush=True)
     threading.Event().wait()
 """
+
+ONCE = """
+import sys
+from pathlib import Path
+from batos.image import effects
+from tests.support.kernel_daemons import Fleet
+image, ids = Fleet(Path(), sys.argv[1]), sys.argv[2:]
+image.check_once(*ids)
+for id in ids:
+    states = [one.state for one in image.read(lambda root, id=id: effects.load(root, id))]
+    assert states == (["DONE"] if id.endswith("order") else []), (id, states)
+image.close()
+"""
+"""Program: each mission is COMPLETE once, by its history, with each inference once in the journal; an order has one act, which is done."""
 
 
 def ip(*words: str) -> None:
@@ -47,6 +65,7 @@ class Machines:
         self._started: list[subprocess.Popen[str]] = []
         self.kernels: dict[str, subprocess.Popen[str]] = {}
         self._ollamas: dict[str, str] = {}
+        self._shop_said: list[str] = []
 
     def build(self) -> None:
         """Make the namespaces and the bridge between them, which no other network is connected to."""
@@ -110,6 +129,31 @@ class Machines:
         assert kernel.stdout is not None
         assert any("Give it a mission" in line for line in kernel.stdout), f"{machine} ended with {kernel.wait()}"
 
+    def open_shop(self) -> None:
+        """Open the shop of the example on the machine `db`, which both machines reach."""
+        shop = str(ROOT / "examples" / "two_machines" / "shop.py")
+        words = ("--host", ADDRESSES["db"], "--port", str(SHOP_PORT), "--seconds", str(SELLING_S), "--book", str(self.book))
+        said = self.run("db", shop, *words).stdout
+        assert said is not None
+        threading.Thread(target=self._shop_said.extend, args=(said,), daemon=True).start()
+        self.shop_says("shop at")
+
+    @property
+    def book(self) -> Path:
+        """What the shop sold, a line each."""
+        return self.folder / "orders.txt"
+
+    def shop_says(self, *words: str) -> None:
+        """Wait until the shop has said a line with these words."""
+        until(lambda: any(all(word in line for word in words) for line in list(self._shop_said)), f"{words}, said by the shop")
+
+    def check_once(self, database: str, *ids: str) -> None:
+        """Each of these missions was done once, as the image says."""
+        command = [*self.within("db"), sys.executable, "-c", ONCE, database, *ids]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == 0, done.stderr
+
     def ask(self, machine: str) -> SyncClient:
         return SyncClient(f"ipc://{self.folder / machine}.sock", timeout_s=20)
 
@@ -156,26 +200,53 @@ def ended(client: SyncClient, ids: list[str]) -> None:
         time.sleep(0.1)
 
 
+def under_way(machines: Machines, clients: dict[str, SyncClient], name: str) -> list[str]:
+    """Have the machines think missions and order at the shop, and return the missions once the order is there; nothing is sold yet."""
+    ids = [f"{name}-{n}" for n in range(4)]
+    for id, client in zip(ids, itertools.cycle(clients.values()), strict=False):
+        client.submit(f"Say that it is done: {id}", id=id, depth="direct")
+    order = f"{name}-order"
+    clients["b"].send("tools.shop", "post_", {"path": "/order", "body": {"for": order}}, id=order)
+    machines.shop_says("asked for", order)
+    return [*ids, order]
+
+
+def machine_of(client: SyncClient, id: str) -> tuple[str, str]:
+    """The machine whose kernel has a mission, and the other one."""
+    mine = str(client.status(id)["kernel"]).partition(".")[0]
+    return mine, {"a": "b", "b": "a"}[mine]
+
+
 @pytest.mark.timeout(600)
 def test_the_missions_of_a_machine_that_is_lost_go_on_at_the_other(machines: Machines, database: str) -> None:
     for name in ("a", "b"):
         machines.start(name, database)
+    machines.open_shop()
     with machines.ask("a") as a, machines.ask("b") as b:
-        first = [f"first-{n}" for n in range(4)]
-        for id in first:
-            b.submit(f"Say that it is done: {id}", id=id, depth="direct")
-        machines.kernels["b"].kill()
-        ended(a, first)
-        machines.start("b", database)
+        keyed = {"key_header": "Idempotency-Key", "seconds": CALL_S, "private": True}
+        a.tool_add("shop", "http", f"http://{ADDRESSES['db']}:{SHOP_PORT}", keyed, on="*")
+        a.tool_grant("allow", "shop.post", leaks=True)
+        until(lambda: [one["name"] for one in b.tools()["connections"]] == ["shop"], "the shop, at b")
+        clients = {"a": a, "b": b}
+        first = under_way(machines, clients, "first")
+        lost, other = machine_of(b, first[-1])
+        machines.kernels[lost].kill()
+        ended(clients[other], first)
+        machines.start(lost, database)
     with machines.ask("a") as a, machines.ask("b") as b:
-        second = [f"second-{n}" for n in range(4)]
-        for id in second:
-            a.submit(f"Say that it is done: {id}", id=id, depth="direct")
-        machines.connect("a", False)
-        ended(b, second)
-        machines.connect("a", True)
-        ended(a, [*first, *second])
-        a.submit("Say that it is done once more", id="third", depth="direct")
-        ended(b, ["third"])
+        clients = {"a": a, "b": b}
+        second = under_way(machines, clients, "second")
+        lost, other = machine_of(b, second[-1])
+        machines.connect(lost, False)
+        ended(clients[other], second)
+        machines.connect(lost, True)
+        ended(clients[lost], [*first, *second])
+        clients[lost].submit("Say that it is done once more", id="third", depth="direct")
+        ended(clients[other], ["third"])
+        orders = [first.pop(), second.pop()]
         for id in (*first, *second, "third"):
             assert a.result(id)["text"] == b.result(id)["text"] == "It is done."
+        for id in orders:
+            assert a.status(id)["attempts"] == b.status(id)["attempts"] == 2, "its machine was lost, and the other one went on"
+    assert sorted(json.loads(line)["for"] for line in machines.book.read_text().splitlines()) == orders
+    machines.check_once(database, *first, *second, "third", *orders)

@@ -43,23 +43,18 @@ def free_port() -> int:
 class Postgres:
     """A PostgreSQL on a port of its own of loopback."""
 
-    def __init__(
-        self, programs: Path, folder: Path, of: Postgres | None = None, within: Sequence[str] = (), host: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, programs: Path, folder: Path, data: Path | None = None, within: Sequence[str] = (), host: str = "127.0.0.1") -> None:
         """
-        :param of: where it is a copy of another, made by `pg_basebackup` while that one runs.
+        :param data: its data folder, where there is one: a copy of another server, made by `pg_basebackup`.
         :param within: what runs its programs, such as `ip netns exec NAME`.
         :param host: the address that it listens at.
         """
         self._within, self._host = within, host
-        self._programs, self.folder, self._data, self._log = programs, folder, folder / "data", folder / "log"
+        self._programs, self.folder, self._data, self._log = programs, folder, data or folder / "data", folder / "log"
         self._who: dict[str, int] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 and not within else {}
         self.port = free_port()
         self._log.touch()
-        if of is not None:
-            self._run(
-                "pg_basebackup", "-h", "127.0.0.1", "-p", str(of.port), "-U", "batos", "-D", str(self._data), "-X", "stream", "-c", "fast"
-            )
+        if data is not None:
             self.start()
             return
         self._run("initdb", "-D", str(self._data), "-U", "batos", "-A", "trust", "-N", "-E", "UTF8", "--no-locale")
@@ -75,6 +70,14 @@ class Postgres:
     def run(self, program: str, *words: str) -> None:
         """Run a client program of PostgreSQL with this server."""
         self._run(program, "-h", self._host, "-p", str(self.port), "-U", "batos", *words)
+
+    def shell(self, words: str, folder: Path) -> None:
+        """Run words of a page in a folder, where this server is the one that PostgreSQL's programs ask."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        environment |= {"PATH": f"{self._programs}:{os.environ['PATH']}", "PGHOST": self._host, "PGPORT": str(self.port), "PGUSER": "batos"}
+        command = ["bash", "--noprofile", "--norc", "-c", words]
+        with self._log.open("ab") as log:
+            subprocess.run(command, stdout=log, stderr=log, cwd=folder, env=environment, timeout=100, check=True, **self._who)  # type: ignore[call-overload]
 
     def start(self) -> None:
         """Start it, and return when it answers."""

