@@ -28,7 +28,6 @@ from batos.errors import BatosError, Unreadable
 from batos.image import kernels, zodb_patches
 from batos.image.living_image import LivingImage, run_through_outages
 from batos.mind.evidence import EvidenceLimits
-from batos.mind.memory_primitives import remembers, set_remembering
 from batos.objects import Root
 from batos.wire.admin_schemas import SearchRequest
 
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
-_AGAIN_S = 10.0  # before what could not be recorded is tried again
 _SILENCE_S = 1.0
 """Seconds without news of requested files after which the image is asked."""
 
@@ -157,43 +155,25 @@ class MemoryRuntime:
         return str(await self.readers.present.identity())
 
     def remember(self, life: Lifetime, bus: EventBus | None = None) -> None:
-        """Store ended missions in the memory from now on, including those that ended before: if the setting `memory.remember` says so.
+        """Store ended missions in the memory from now on, including those that ended before.
 
         :param life: ends the storing.
         :param bus: tells of missions that end; None: that of the memory.
         """
-        settings = self._settings
-        if settings.memory.remember == "off":
-            life.background(self._note_remembering(False), "remembering")
-            return
         from batos.memory.chunking import ChunkLimits
         from batos.missions.memory_writer import MemoryWriter, RememberLimits  # imported late, like everything that needs numpy
 
-        work = MemoryWriter(
-            self._image,
-            shelver=self.shelver,
-            stored=self.stored,
-            section_chars=ChunkLimits.of(settings).section_chars,
-            pause_s=RememberLimits.of(settings).pause_s,
-        )
-        self.look_back = work.wake
-
-        async def remembering() -> None:
-            await self._note_remembering(True)
-            await work.run(bus or self._bus)
-
-        life.background(remembering(), "remembering")
-
-    async def _note_remembering(self, on: bool) -> None:
-        """Record in the image whether missions become memory: those that are given while they do not never do."""
-        while True:
-            try:
-                if self._image.read(remembers) != on:
-                    await self._image.system(set_remembering, on)
-                return
-            except (BatosError, OSError) as e:  # a full disk, say
-                log.warning("remembering_not_recorded", error=str(e), retry_s=_AGAIN_S)
-                await asyncio.sleep(_AGAIN_S)
+        settings = self._settings
+        if settings.memory.remember == "on":
+            work = MemoryWriter(
+                self._image,
+                shelver=self.shelver,
+                stored=self.stored,
+                section_chars=ChunkLimits.of(settings).section_chars,
+                pause_s=RememberLimits.of(settings).pause_s,
+            )
+            self.look_back = work.wake
+            life.background(work.run(bus or self._bus), "remembering")
 
     def curate(
         self,

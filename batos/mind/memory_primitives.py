@@ -21,7 +21,7 @@ import structlog
 
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed, InvalidInput
-from batos.image import history, ledger
+from batos.image import history
 from batos.image.living_image import add_missing
 from batos.image.mission_record import FROM_OTHERS, MissionRecord
 from batos.memory.chunking import ChunkLimits
@@ -51,20 +51,6 @@ def remembered_until(root: Root) -> tuple[int, tuple[int, ...]]:
     """Return the number up to which missions are in memory, and those before it that are not yet; see `batos.image.retention.Free`."""
     lived = root["lobby"].memory.lived
     return int(lived.until), tuple(lived.open)
-
-
-def remembers(root: Root) -> bool:
-    """Return True if missions become memory, as the last daemon that looked after the memory was set."""
-    return not root["lobby"].memory.lived._slots.get("off")
-
-
-def set_remembering(root: Root, on: bool) -> None:
-    """System transaction: record whether missions become memory from now on. A mission of the time in which they do not never does."""
-    lived = root["lobby"].memory.lived
-    if on and lived._slots.get("off"):
-        newest = ledger.ledger_of(root).newest.mission
-        lived.until, lived.open = 0 if newest is None else int(newest.number), ()
-    lived.off = not on
 
 
 @Primitive.register("memory.recall_")

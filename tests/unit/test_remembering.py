@@ -257,24 +257,3 @@ async def test_what_was_lived_is_of_the_day_that_the_clock_on_the_wall_showed(tm
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-async def test_what_is_said_while_remembering_is_off_never_becomes_memory(tmp_path: Path) -> None:
-    async def remembered(kernel: Kernel, count: int) -> list[str]:
-        async with asyncio.timeout(90):
-            while len(found := sorted(one["mission"] for one in documents(kernel))) < count:
-                await asyncio.sleep(0.01)
-        return found
-
-    async with missions.mind(tmp_path, FakeInference()) as kernel:
-        await ended(kernel, "before", "Plan the garden")
-        assert await remembered(kernel, 1) == ["before"]
-    for n in range(2):
-        async with mind(tmp_path, FakeInference()) as kernel:
-            await ended(kernel, f"private-{n}", "Plan the surprise")
-    async with missions.mind(tmp_path, FakeInference()) as kernel:
-        await ended(kernel, "after", "Plan the party")
-        assert await remembered(kernel, 2) == ["after", "before"]
-    async with missions.mind(tmp_path, FakeInference()) as kernel:
-        await ended(kernel, "later", "Plan the picnic")
-        assert await remembered(kernel, 3) == ["after", "before", "later"]
