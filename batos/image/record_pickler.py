@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from persistent import Persistent
-from ZODB._compat import Pickler
 from ZODB.serialize import ObjectWriter, PersistentPickler, binary
 
 from batos.image import zodb_patches
@@ -55,7 +54,7 @@ class _Pickling:
         self.writer: Any = None
         """Writer at work."""
         self._row = io.BytesIO()
-        self._rows = Pickler(self._row, _PROTOCOL)
+        self._rows = type(self.pickler)(self._row, _PROTOCOL)
         self._rows.fast = True  # it numbers nothing, and looks for nothing that comes twice
 
     def texts(self, row: tuple[str, ...]) -> bytes:
