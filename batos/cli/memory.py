@@ -127,7 +127,7 @@ def ingest(
     if not as_json:
         counts = ", ".join(f"{end[name]} {name}" for name in ("added", "updated", "unchanged") if end.get(name)) or "nothing new"
         left = f", {len(refused)} refused" if refused else ""
-        output.say(f"{counts}{left}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
+        output.say(f"{counts}{left}; {counted(end.get('chunks', 0), 'chunk')} can be searched ({end.get('took_s', 0):.1f} s)")
         if end.get("left_out"):
             output.say(f"left out   {left_out(end['left_out'])}")
         for folder in folders:

@@ -261,8 +261,8 @@ TOO_LONG = (
     "or use a model with a longer context (`batos models --fit`)"
 )
 """End of the message about a prompt that cannot be made to fit."""
-LEAST = 300
-"""Least number of characters of a prompt; a smaller context is useless."""
+LEAST = 150
+"""Least number of characters of a prompt. A script may take three tokens a character, so that these fill a window of 512 tokens."""
 _LESS = 0.7  # factor by which a prompt becomes shorter
 _MARK = "\n[… {count} characters of the request are left out here: it is longer than can be read at a time …]\n"
 _ANSWER_MARK = "\n[… {count} characters of this answer are left out here …]\n"
@@ -376,7 +376,7 @@ def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[
     """Return the texts of several personas, each cut to its share of the room."""
     if room is None or not voices:
         return tuple(voices)
-    share = max(LEAST // 2, room // len(voices))
+    share = max(LEAST, room // len(voices))
     return tuple((name, said if len(said) <= share else f"{said[: share - 1].rstrip()}…") for name, said in voices)
 
 
