@@ -260,6 +260,10 @@ async def write(cycle: UvmObject) -> str:
     attempt, session = current(), session_of(cycle)
     if _spent(cycle):
         search = _search(cycle)
+        if not cycle.last and (before := _passing_doubts(cycle)) is not None:
+            cycle.last, cycle._tmp_synthesis_, cycle.mended, session.prompt = True, before.source, (), ""
+            cycle.written_by = dict(before.provenance).get("model", "")
+            return "SYNTHESIZING"
         if cycle.expert and not cycle.last and (last := await search.last_resort()):
             cycle.last, cycle._tmp_synthesis_, cycle.mended, session.prompt = True, last, (), ""
             cycle.written_by = _without_model(session, last)
@@ -555,6 +559,15 @@ def _doubts_about(cycle: UvmObject) -> list[Doubt]:
     held = cycle.holder._slots.get(cycle.selector)
     found = method_doubts.about(cycle.holder, held, current().mission.accepted) if isinstance(held, Method) else []
     return found[::-1]
+
+
+def _passing_doubts(cycle: UvmObject) -> Method | None:
+    """Return the version before if it may be right all the same: its calls were refused for what they are about, not for their form.
+    Where no draft is better it is tried again.
+    """
+    held = cycle.holder._slots.get(cycle.selector)
+    doubts = _doubts_about(cycle)
+    return held if isinstance(held, Method) and doubts and all(one.met for one in doubts) else None
 
 
 def _earlier_refusals(cycle: UvmObject, attempt: Attempt) -> list[str]:

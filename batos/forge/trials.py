@@ -15,7 +15,7 @@ from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, Method
 from batos.image import history
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
-from batos.mind.tool_use import MALFORMED
+from batos.mind.tool_use import is_about_request
 from batos.objects import Example, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 from batos.synthesis.specification import same
@@ -102,7 +102,7 @@ async def run(
         except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
             return Outcome(case, "")
         except ToolFailed as e:  # the place refused the request as it was made; else it is no fault of the method
-            wrong = e.context.get("status") in MALFORMED
+            wrong = is_about_request(e.context.get("status"))
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}" if wrong else "")
         # InvalidInput: from a message to the system that the method sent wrongly
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:

@@ -7,6 +7,7 @@ would answer has it written anew, with the doubt in the prompt.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NamedTuple
 
 from BTrees.OOBTree import OOBTree
@@ -36,6 +37,13 @@ class Doubt(NamedTuple):
     """JSON of what the tool answered; empty where it failed, or the answer is long"""
     lasting: bool = False
     """True if no later version is doubted for the same sign: it was written knowing it"""
+    met: int = 0
+    """0: it counts at once. Otherwise the number of missions in a row that met it: it counts from 2 on"""
+
+    @property
+    def counts(self) -> bool:
+        """True if the next message has the version written anew."""
+        return self.met != 1
 
 
 class MethodDoubts(Persistent):
@@ -45,10 +53,17 @@ class MethodDoubts(Persistent):
     held: tuple[tuple[Any, ...], ...] = ()
 
 
-def record(root: Root, oid: bytes, selector: str, doubt: Doubt) -> bool:
-    """System transaction: record a doubt; return True if it is a new one."""
-    if is_known(root, oid, selector, doubt):
+def record(root: Root, oid: bytes, selector: str, doubt: Doubt, accepted: float = math.inf) -> bool:
+    """System transaction: record a doubt; return True if it is a new one, or counts now.
+
+    :param accepted: see `is_known`.
+    """
+    if is_known(root, oid, selector, doubt, accepted):
         return False
+    if first := [one for one in _of(root, oid, selector) if one.sign == doubt.sign and not one.counts]:
+        clear(root, oid, selector, doubt.sign)
+        if any(_same_version(one, doubt) for one in first):
+            doubt = doubt._replace(met=2, lasting=True)
     table = root.setdefault("doubts", OOBTree())
     found = table.get((oid, selector))
     if found is None:
@@ -58,21 +73,39 @@ def record(root: Root, oid: bytes, selector: str, doubt: Doubt) -> bool:
     return True
 
 
-def is_known(root: Root, oid: bytes, selector: str, doubt: Doubt) -> bool:
-    """Return True if a doubt is recorded already."""
-    same = (doubt.version, doubt.digest)
-    return any(one.sign == doubt.sign and (one.lasting or (one.version, one.digest) == same) for one in _of(root, oid, selector))
+def is_known(root: Root, oid: bytes, selector: str, doubt: Doubt, accepted: float = math.inf) -> bool:
+    """Return True if a doubt is recorded already, as it is.
+
+    :param accepted: when the mission that met it was accepted; a doubt of before that does not count yet is met a second time.
+    """
+    same = [one for one in _of(root, oid, selector) if one.sign == doubt.sign and (one.lasting or _same_version(one, doubt))]
+    return any(one.counts or one.at >= accepted for one in same)
+
+
+def clear(root: Root, oid: bytes, selector: str, sign: str) -> None:
+    """System transaction: remove the doubts that do not count yet and whose sign begins so: the call succeeds again."""
+    kept = [one for one in _of(root, oid, selector) if one.counts or not one.sign.startswith(sign)]
+    root["doubts"][oid, selector].held = tuple(map(tuple, kept))
+
+
+def is_open(root: Root, oid: bytes, selector: str, sign: str) -> bool:
+    """Return True if `clear` would remove a doubt."""
+    return any(not one.counts and one.sign.startswith(sign) for one in _of(root, oid, selector))
+
+
+def _same_version(one: Doubt, other: Doubt) -> bool:
+    return (one.version, one.digest) == (other.version, other.digest)
 
 
 def about(holder: UvmObject, method: Method, before: float) -> list[Doubt]:
-    """Return the doubts about a version of a method.
+    """Return the doubts about a version of a method that count.
 
     :param before: time before which they must have been recorded, so that a replay of a mission finds the same.
     """
     if holder._p_jar is None or not holder._p_oid:
         return []
     known = _of(holder._p_jar.root(), holder._p_oid, method.selector)
-    return [one for one in known if (one.version, one.digest) == (method.version, method.digest) and one.at < before]
+    return [one for one in known if (one.version, one.digest) == (method.version, method.digest) and one.at < before and one.counts]
 
 
 def answers(doubts: list[Doubt]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ _TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
 MALFORMED = (400, 405, 415, 422)
 """Statuses by which a place says that a request is malformed."""
+_NOT_READ = (401, 402, 403, 407, 408, 423, 425, 429, 451)
+"""Statuses of the 4xx by which a place says that it does not look at the request: for want of rights, or now."""
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
 
@@ -63,6 +65,11 @@ class ToolUseLimits(Limits):
     """Greatest number of calls that one mission makes."""
     shown_chars: int = limit(400, ge=50, le=10_000)
     """Number of characters of arguments and results in events and in the mission's result."""
+
+
+def is_about_request(status: Any) -> bool:
+    """Return True if a place refuses by this HTTP status what a request says: a 4xx, but for `_NOT_READ`."""
+    return isinstance(status, int) and 400 <= status < 500 and status not in _NOT_READ
 
 
 class Called(NamedTuple):
@@ -181,15 +188,36 @@ class ToolUse:
             self.was_tied = True
             raise
         self._note_act(name)
+        await self._clear_doubts(name)
         await self._doubt_form(name, arguments, result)
         return result
 
     async def _doubt_refused(self, name: str, arguments: Mapping[str, Any], error: ToolFailed) -> None:
-        """Doubt the connection's method that made a call which fits its schema, and which the place says is malformed."""
-        status = error.context.get("status")
+        """Doubt the connection's method that made a call which fits its schema, and which the place refuses with a 4xx.
+
+        If that says that the request is malformed, the doubt counts at once. Another one, as for a thing that does not exist, may be the
+        fault of the message. Such a doubt counts when the next run is refused so, too.
+        """
+        if not is_about_request(status := error.context.get("status")):
+            return
+        said = f"{name}({self._short(dict(arguments))}) fits its schema and failed: {self._short(error.message)}"
         if status in MALFORMED:
-            said = f"{name}({self._short(dict(arguments))}) fits its schema and failed: {self._short(error.message)}"
             await self._doubt(f"{name} {status} {effects.canonical(arguments)}", said)
+        else:
+            await self._doubt(f"{name} {status}", said, met=1)
+
+    async def _clear_doubts(self, name: str) -> None:
+        """Take back doubts that do not count yet about the connection's method: the tool answers it again."""
+        if (made := self._doubtable()) is not None and self._image.read(method_doubts.is_open, *made, f"{name} "):
+            await self._image.system(method_doubts.clear, *made, f"{name} ", mission=self._attempt.mission.id)
+
+    def _doubtable(self) -> tuple[bytes, str] | None:
+        """Return the holder's id and the selector of the connection's method that acts here."""
+        method = _own_method()
+        holder = None if method is None else scope.current().run.holder()
+        if method is None or holder is None or not holder._p_oid or not self._acts:
+            return None
+        return holder._p_oid, method.selector
 
     async def _doubt_form(self, name: str, arguments: Mapping[str, Any], result: Any) -> None:
         """Doubt the connection's method that made a call which is answered in another form than is declared."""
@@ -202,14 +230,17 @@ class ToolUse:
         sign = f"{name} form {wrong.partition(':')[0]}"
         await self._doubt(sign, said, tool=name, answer=json.dumps(result, ensure_ascii=False), lasting=True)
 
-    async def _doubt(self, sign: str, reason: str, *, tool: str = "", answer: str = "", lasting: bool = False) -> None:
-        method = _own_method()
-        holder = None if method is None else scope.current().run.holder()
-        if method is None or holder is None or not holder._p_oid or not self._acts:
+    async def _doubt(self, sign: str, reason: str, **more: Any) -> None:
+        """Record a doubt about the connection's method that acts here.
+
+        :param more: see `Doubt`.
+        """
+        method, made, mission = _own_method(), self._doubtable(), self._attempt.mission
+        if method is None or made is None:
             return
-        doubt = Doubt(method.version, method.digest, time.time(), sign, reason, tool, answer, lasting)
-        if not self._image.read(method_doubts.is_known, holder._p_oid, method.selector, doubt):
-            await self._image.system(method_doubts.record, holder._p_oid, method.selector, doubt, mission=self._attempt.mission.id)
+        doubt = Doubt(method.version, method.digest, time.time(), sign, reason, **more)
+        if not self._image.read(method_doubts.is_known, *made, doubt, mission.accepted):
+            await self._image.system(method_doubts.record, *made, doubt, mission.accepted, mission=mission.id)
             log.warning("method_doubted", selector=method.selector, version=method.version, reason=reason[:200])
 
     async def _made(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool, *, reads: bool = False) -> Any:

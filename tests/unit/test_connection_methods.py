@@ -319,13 +319,70 @@ async def test_what_its_user_says_became_of_a_call_is_no_answer_of_the_tool(kern
     assert doubts(kernel, "buy_cheapest_") == []
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 409, 429])
-async def test_another_refusal_is_no_fault_of_the_method(kernel: Kernel, inference: FakeInference, shop: Shop, status: int) -> None:
+async def refused_first(kernel: Kernel, inference: FakeInference, shop: Shop, status: int, times: int = 1) -> None:
+    """Teach `first_`, then have its call refused in so many missions."""
     writing(inference, FIRST)
     await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
     shop.fault = ToolFailed(f"GET /teas was answered {status}", status=status)
-    assert (await told(kernel, "m1", "first_"))["error"]["code"] == "tool_failed"
+    for n in range(times):
+        assert (await told(kernel, f"r{n}", "first_"))["error"]["code"] == "tool_failed"
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 429])
+async def test_another_refusal_is_no_fault_of_the_method(kernel: Kernel, inference: FakeInference, shop: Shop, status: int) -> None:
+    await refused_first(kernel, inference, shop, status)
     assert doubts(kernel, "first_") == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 408, 425, 429])
+async def test_a_place_that_does_not_look_at_a_call_says_nothing_of_the_method(
+    kernel: Kernel, inference: FakeInference, shop: Shop, status: int
+) -> None:
+    await refused_first(kernel, inference, shop, status, times=3)
+    assert doubts(kernel, "first_") == []
+
+
+@pytest.mark.parametrize("status", [404, 409, 410])
+async def test_a_method_that_is_refused_twice_in_a_row_is_written_anew_once_with_that_exchange(
+    kernel: Kernel, inference: FakeInference, shop: Shop, status: int
+) -> None:
+    await refused_first(kernel, inference, shop, status, times=2)
+    assert doubts(kernel, "first_") == [f"shop.listTeas({{}}) fits its schema and failed: GET /teas was answered {status}"]
+    shop.fault = None
+    asked = writing(inference, CAREFUL)
+    assert (await told(kernel, "m1", "first_"))["result"]["value"] == "sencha"
+    assert f"Avoid: shop.listTeas({{}}) fits its schema and failed: GET /teas was answered {status}" in asked[0].user
+    shop.fault = ToolFailed(f"GET /teas was answered {status}", status=status)
+    for n in range(3):
+        assert (await told(kernel, f"s{n}", "first_"))["error"]["code"] == "tool_failed"
+    assert (len(asked), doubts(kernel, "first_")) == (1, []), "it was written knowing that answer"
+
+
+async def test_a_refusal_that_passes_is_forgotten(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await refused_first(kernel, inference, shop, 404)
+    refusal, shop.fault = shop.fault, None
+    assert (await told(kernel, "m1", "first_"))["state"] == "COMPLETE"
+    shop.fault = refusal
+    assert (await told(kernel, "m2", "first_"))["error"]["code"] == "tool_failed"
+    assert doubts(kernel, "first_") == [], "once in a row"
+
+
+async def test_where_no_draft_is_better_the_version_before_goes_on(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await refused_first(kernel, inference, shop, 404, times=2)
+    shop.fault = None
+    asked = writing(inference, *["def first_(self):\n    return self.tools.shop.listTeas()['nothing']\n"] * 20)
+    assert (await told(kernel, "m1", "first_"))["result"]["value"] == "sencha"
+    drafts = len(asked)
+    assert drafts > 0
+    assert (await told(kernel, "m2", "first_"))["result"]["value"] == "sencha"
+    assert len(asked) == drafts, "it is in doubt no more"
+
+
+async def test_what_does_not_exist_in_a_trial_goes_back_to_the_model(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    shop.fault = ToolFailed("GET /teas was answered 404: no such tea", status=404)
+    asked = writing(inference, CHEAPEST, "def cheapest_tea_(self):\n    return 'none'\n")
+    assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "none"
+    assert "was answered 404: no such tea" in asked[1].user
 
 
 async def test_where_the_api_changed_a_method_that_still_fits_stays_and_another_is_written_anew(
