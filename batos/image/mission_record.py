@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from batos.image.mission_index import FAILED, FINAL, Line
 from batos.objects import UvmObject
@@ -164,9 +164,10 @@ def describe(mission: UvmObject) -> MissionRecord:
     :raises ImageDamaged: if its record in the image cannot be read.
     """
     mission._p_activate()
-    own, prototype = mission.__dict__, getattr(mission, "parent*")
-    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
-    values = {name: own[name] if name in own else getattr(prototype, name, default) for name, default in _SLOTS}
+    values = _inherited(getattr(mission, "parent*")).copy()
+    for name, value in mission.__dict__.items():
+        if name in _NAMES:
+            values[name] = value
     for name in _JSON:
         if (text := values[name]) is not None:
             values[name] = json.loads(text) if text else None
@@ -177,6 +178,19 @@ def describe(mission: UvmObject) -> MissionRecord:
     record = object.__new__(MissionRecord)
     record.__dict__.update(values)
     return record
+
+
+def _inherited(prototype: UvmObject) -> dict[str, Any]:
+    """Return the slots of a mission that has none of its own. They are read once for a revision of the prototype."""
+    prototype._p_activate()
+    known = prototype.__dict__.get("_v_inherited")
+    if known is not None and known[0] == prototype._p_serial and not prototype._p_changed:
+        return cast("dict[str, Any]", known[1])
+    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
+    values = {name: getattr(prototype, name, default) for name, default in _SLOTS}
+    if not prototype._p_changed:
+        prototype._v_inherited = (prototype._p_serial, values)
+    return values
 
 
 def draft(id: str, brief: str, options: Mapping[str, Any]) -> MissionRecord:

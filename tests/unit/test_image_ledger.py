@@ -260,6 +260,27 @@ async def test_one_of_before_an_upgrade_is_described_with_what_its_prototype_lac
     assert described(image, "m1").images == []
 
 
+async def test_a_changed_default_is_described_at_once_and_what_is_rolled_back_is_not(image: LivingImage) -> None:
+    await accept(image, "m1")
+
+    def attempts(root: Any, changed: int | None = None) -> int:
+        mission = ledger.mission_of(root, "m1")
+        if changed is not None:
+            getattr(mission, "parent*").attempts = changed
+        return ledger.describe(mission).attempts
+
+    assert image.read(attempts) == 0
+    with pytest.raises(ZeroDivisionError):
+        await image.system(lambda root: 1 // (attempts(root, 5) - 5))
+    assert image.read(attempts) == 0
+    assert await image.system(lambda root: (attempts(root), attempts(root, 7), attempts(root))) == (0, 7, 7)
+    assert image.read(attempts) == 7
+    assert await image.system(attempts) == 7
+    first, second = described(image, "m1"), described(image, "m1")
+    first.questions.append({})  # type: ignore[typeddict-item]
+    assert second.questions == described(image, "m1").questions == [], "no two records share a value"
+
+
 async def test_unfinished_missions_are_found_without_a_look_at_the_others(image: LivingImage) -> None:
     for n in range(6):
         await accept(image, f"m{n}")
