@@ -585,7 +585,9 @@ class ToolRow(_ToolClass):
     """A tool. Its definition is there for a single connection."""
 
     name: Annotated[str, "its name"]
-    verdict: Annotated[Literal["allow", "ask", "deny", "suspended"], "what the grants say of a call by a user's mission"]
+    verdict: Annotated[
+        Literal["allow", "ask", "deny", "suspended"], "what the grants say of a call by a user's mission; `suspended`: its place changed it"
+    ]
     line: Annotated[str, "one line on it"]
     description: NotRequired[Annotated[str, "what its place says of it"]]
     parameters: NotRequired[Annotated[JsonObject, "JSON schema of its arguments"]]

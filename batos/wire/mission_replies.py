@@ -230,13 +230,27 @@ class MissionResult(TypedDict):
     depth: NotRequired[Annotated[str, "how much BAT OS thought about the brief"]]
     silent: NotRequired[Annotated[list[str], "parts that said nothing"]]
     citations: NotRequired[Annotated[list[CitationRow], "passages of the memory that the answer comes from"]]
-    quoted: NotRequired[Annotated[bool, "true: the answer is a quotation of the memory"]]
-    cut: NotRequired[Annotated[bool, "true: the answer reached its greatest length, and ends with its last whole sentence"]]
-    unsure: NotRequired[Annotated[str, "why the answer may not be one"]]
-    left_out: NotRequired[Annotated[dict[str, int], "characters that the model did not read, by what they belong to"]]
-    images_left_out: NotRequired[Annotated[int, "number of images of earlier missions that were not shown again"]]
-    by_rule: NotRequired[Annotated[bool, "true: no model was asked"]]
-    cannot: NotRequired[Annotated[str, "what the brief asks for and BAT OS has no way to"]]
+    quoted: NotRequired[Annotated[bool, "true: the answer is a quotation: whole sentences of the memory in quotation marks, with numbers"]]
+    cut: NotRequired[Annotated[bool, "true: the answer reached its greatest length (`num_predict`), and ends with its last whole sentence"]]
+    unsure: NotRequired[Annotated[str, "why the answer may not be one: the better of two refused ones, or of an unconfirmed method"]]
+    left_out: NotRequired[
+        Annotated[
+            dict[str, int],
+            "characters that the model did not read, all being too long: of `conversation`, `memory`, `tools`, `request`, `instructions`",
+        ]
+    ]
+    images_left_out: NotRequired[
+        Annotated[
+            int,
+            "number of images of earlier missions that were not shown again: all was too long, or they are more than `thinking.images`",
+        ]
+    ]
+    by_rule: NotRequired[
+        Annotated[bool, "true: no model was asked; the memory has the user's own words, or measurements decide a mission of the system"]
+    ]
+    cannot: NotRequired[
+        Annotated[str, "what BAT OS has no way to: `network`, `program`, `notify`, `account`, `senses`, `files`, `order`, `device`"]
+    ]
     program: NotRequired[Annotated[str, "source of the plan that called the tools"]]
     called: NotRequired[Annotated[AnsweringMethod, "the method that answered in a model's place"]]
     wrote: NotRequired[Annotated[list[WrittenMethod], "methods that were written for a `send`"]]
@@ -467,7 +481,9 @@ class ReplayedPrompt(TypedDict):
 class ReplayDifference(TypedDict):
     """The first difference between a replay and its mission."""
 
-    what: NotRequired[Annotated[str, "`inference`, `end`, or a field of the result"]]
+    what: NotRequired[
+        Annotated[str, "`inference`: one that the journal lacks; `end`; or a field of the result (`text`, `persona` and others)"]
+    ]
     state: NotRequired[Annotated[str, "state in which it occurs"]]
     facet: NotRequired[Annotated[str | None, "of an inference: the part of the plan"]]
     model: NotRequired[Annotated[str, "of an inference: the model"]]
@@ -482,12 +498,14 @@ class ReplayReply(WireReply):
     type: Literal["replay"]
     id: Annotated[str, "id of the mission"]
     state: Annotated[EndState, "state of the mission"]
-    outcome: Annotated[Literal["same", "different", "journal_ended"], "`journal_ended`: a FAILED mission that went as its journal does"]
+    outcome: Annotated[
+        Literal["same", "different", "journal_ended"], "`journal_ended`: a FAILED mission that went so as far as its journal goes"
+    ]
     inferences: Annotated[int, "number of journaled inferences that were used"]
     journaled: Annotated[int, "number of journaled inferences"]
     unused: Annotated[int, "number of journaled inferences that were not used"]
     difference: NotRequired[Annotated[ReplayDifference, "the first difference"]]
-    models_unknown: NotRequired[Annotated[bool, "true: the present models are not known, and were taken for equal"]]
+    models_unknown: NotRequired[Annotated[bool, "true: Ollama could not be asked which models these are now; they were taken for equal"]]
     prompts: NotRequired[Annotated[list[ReplayedPrompt], "the inferences in their order, if they were asked for"]]
     more: NotRequired[Annotated[bool, "true: other prompts did not fit (2 MiB)"]]
 

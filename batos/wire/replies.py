@@ -205,7 +205,7 @@ class TransitionRow(TypedDict):
     """A transition."""
 
     number: Annotated[int, "its number; 0: before any thought"]
-    cycle: Annotated[str, "number of the cycle; empty: none"]
+    cycle: Annotated[str, "number of the cycle, `1.2` for one inside `1`; empty: none"]
     state: Annotated[str, "the state, whose behaviour has not run yet"]
     persona: Annotated[str | None, "the persona"]
 
@@ -311,7 +311,7 @@ class StepReply(WireReply):
     runs: Annotated[list[MethodRunRow], "runs of methods"]
     edits: Annotated[list[EditRow], "changes in this session"]
     counts: Annotated[InferenceCounts, "number of inferences by source"]
-    notes: Annotated[list[str], "what is not known, in words"]
+    notes: Annotated[list[str], "what is not known or not repeated, in words"]
     error: NotRequired[Annotated[WireError, "the error at the end"]]
     recorded: NotRequired[Annotated[bool, "true: `error` is the recorded one, and did not occur again"]]
     question: NotRequired[Annotated[str, "the question that the mission waits with"]]
@@ -426,7 +426,10 @@ class ComparisonRow(TypedDict):
     """A comparison without its pairs."""
 
     id: Annotated[str, "its id"]
-    state: Annotated[Literal["waiting", "running", "done", "spent", "failed", "stopped"], "its state"]
+    state: Annotated[
+        Literal["waiting", "running", "done", "spent", "failed", "stopped"],
+        "`spent`: its budget is; `stopped`: by its user, by the daemon's end, or because no model answered",
+    ]
     reason: Annotated[str, "why it has that state; may be empty"]
     words: Annotated[str, "what is compared, in words"]
     persona: Annotated[str, "the persona whose missions are compared"]
@@ -441,7 +444,7 @@ class ComparisonRow(TypedDict):
     estimate: Annotated[CompareEstimate, "the probable cost"]
     begun: Annotated[float, "time of its beginning"]
     ended: Annotated[float | None, "time of its end"]
-    promoted: Annotated[int | None, "number of the change that it became"]
+    promoted: Annotated[int | None, "number of the change that it became, which `undo_change` undoes"]
     note: Annotated[str, "its user's note; may be empty"]
     verdict: Annotated[Literal["better", "worse", "undecided"], "the verdict on the variant"]
 
@@ -475,7 +478,7 @@ class CompareFigures(TypedDict):
     why: Annotated[str, "its ground in words"]
     costs: Annotated[dict[str, ComparedCosts], "costs by name: `inferences`, `tokens`, `seconds`, `chars`"]
     methods: Annotated[dict[str, str], "how the intervals are made"]
-    settled: Annotated[int, "number of pairs that needed no judge"]
+    settled: Annotated[int, "number of pairs that needed no judge, since their sides are equal or one failed"]
     disagreed: Annotated[int, "number of pairs that ALFRED judged differently in the other order"]
 
 
