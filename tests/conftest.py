@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("tests.support")  # before the first import: what
 
 from tests.support import ollama_fixture, replies  # noqa: E402
 
-replies.check_kernels()
+replies.keep_replies()
 
 # The many daemons that tests start would each compile all of batos/ anew: a second and a half of a core every time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -69,7 +69,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def _replies_are_as_the_reference_says() -> Iterator[None]:
     """Fail a test in which a kernel of this process sent a reply that `batos.wire.replies` does not describe."""
     yield
-    replies.fail_on_faults()
+    replies.check_kept()
 
 
 @pytest.fixture(scope="session")

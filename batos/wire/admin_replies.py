@@ -605,7 +605,7 @@ class ConnectionRow(TypedDict):
     """A connection."""
 
     name: Annotated[str, "its name"]
-    kind: Annotated[str, "kind of its place"]
+    kind: Annotated[str, "`mcp`, `openapi`, `http`, `folder`, `program` or `web`"]
     place: Annotated[str, "command line, URL, origin or path"]
     suspended: Annotated[list[str], "tools that the place changed since you accepted them"]
     on: NotRequired[Annotated[str, "machine that it belongs to, where several kernels serve the image; `*`: all"]]
@@ -631,7 +631,7 @@ class OfferRow(TypedDict):
 
     name: Annotated[str, "its name"]
     line: Annotated[str, "one line on what it does"]
-    kind: Annotated[str, "kind of the place"]
+    kind: Annotated[str, "kind of the place, as of a connection"]
     place: Annotated[str, "command line, URL, origin or path"]
     options: Annotated[JsonObject, "options of the kind"]
     origin: Annotated[Literal["listed", "removed", "connected", "shipped"], "where it is known from"]

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict  # of `typing`, pydantic takes it from P
 from batos.wire.fields import State
 
 EndState = Literal["COMPLETE", "FAILED"]
-EffectClass = Literal["reads", "idempotent", "acts"]
+EffectClass = Literal["reads", "keyed", "idempotent", "verifiable", "acts"]
 EffectState = Literal["INTENDED", "DONE", "FAILED", "IN_DOUBT", "SETTLED"]
 Origin = Literal["file", "user", "tool", "self"]
 JsonObject = dict[str, Any]
@@ -128,7 +128,7 @@ class RoutingRow(TypedDict):
 class ProvidedRow(TypedDict):
     """The model that is provided for a mission. Empty fields are left out."""
 
-    state: Annotated[Literal["chosen", "begun", "ready", "declined"], "progress"]
+    state: NotRequired[Annotated[Literal["chosen", "begun", "ready", "declined"], "progress; left out while no other model is chosen"]]
     needs: NotRequired[Annotated[list[str], "abilities that the model must have"]]
     model: NotRequired[Annotated[str, "the model; left out: the usual one, with another context"]]
     source: NotRequired[Annotated[str, "where the model comes from"]]

@@ -1,7 +1,7 @@
 """Strict check of replies: each field that a daemon sends is one that `batos.wire.replies` describes, and has its type.
 
-`Peer` of `tests.support.daemon` checks each reply at once. In the process of the tests, kernels note what is wrong, and `conftest` fails
-the test at its end: an error within a handler would only be one more reply.
+`Peer` of `tests.support.daemon` checks each reply at once. Kernels in the process of the tests only keep what they answer, and `conftest`
+has it checked at the end of each test: an error within a handler would only be one more reply, and a check there would take time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from batos.api import dispatcher
-from batos.console.api_client import Heard
+from batos.console.api_client import Asker
 from batos.wire.replies import ANSWERED, EVENTS, REPLIES
 
 _SHOWN = 300  # characters of a value that a failed check shows
-_faults: list[str] = []
+_kept: dict[tuple[str, str], None] = {}  # operation and reply, as JSON
 
 
 def checked(reply: dict[str, Any], op: str = "") -> dict[str, Any]:
@@ -44,41 +44,40 @@ def _validator(kind: str) -> Callable[[Any], Any]:
     return TypeAdapter(list[REPLIES[kind]], config=strict).validator.validate_python  # type: ignore[misc]
 
 
-def check_kernels() -> None:
-    """Have each kernel of this process note replies that are not as the reference says: those of handlers, and what `Heard` gets."""
-    found, send = dispatcher.handlers_of, Heard.send
+def keep_replies() -> None:
+    """Have each kernel of this process keep what its handlers answer, and `Asker` what it is sent, for `check_kept`."""
+    found, ask = dispatcher.handlers_of, Asker.ask
 
     def handlers_of(service: object) -> dict[type[Any], dispatcher.Handler]:
-        return {request: _noting(handler, request) for request, handler in found(service).items()}
+        return {request: _keeping(handler, request) for request, handler in found(service).items()}
 
-    def noting(self: Heard, reply: dict[str, Any], *, event: bool = False) -> None:
-        _note(reply)
-        send(self, reply, event=event)
+    async def keeping(self: Asker, op: str, **fields: Any) -> dict[str, Any]:
+        reply = await ask(self, op, **fields)
+        _keep(reply, op)
+        return reply
 
-    dispatcher.handlers_of, Heard.send = handlers_of, noting  # type: ignore[method-assign]
-
-
-def fail_on_faults() -> None:
-    """Fail if replies were noted since the last call."""
-    faults = list(_faults)
-    _faults.clear()
-    assert not faults, "\n".join(faults)
+    dispatcher.handlers_of, Asker.ask = handlers_of, keeping  # type: ignore[method-assign]
 
 
-def _noting(handler: dispatcher.Handler, request: type[Any]) -> dispatcher.Handler:
+def check_kept() -> None:
+    """Check the replies that were kept since the last call."""
+    kept = list(_kept)
+    _kept.clear()
+    for op, reply in kept:
+        checked(json.loads(reply), op)
+
+
+def _keeping(handler: dispatcher.Handler, request: type[Any]) -> dispatcher.Handler:
     (op,) = get_args(request.model_fields["op"].annotation)
 
     async def handle(*asked: Any) -> dict[str, Any] | None:
         reply = await handler(*asked)
         if reply is not None:
-            _note(reply, op)
+            _keep(reply, op)
         return reply
 
     return handle
 
 
-def _note(reply: dict[str, Any], op: str = "") -> None:
-    try:
-        checked(json.loads(json.dumps(reply)), op)  # as a client gets it: tuples are arrays
-    except AssertionError as e:
-        _faults.append(str(e))
+def _keep(reply: dict[str, Any], op: str) -> None:
+    _kept[op, json.dumps(reply)] = None  # as a client gets it: tuples are arrays

@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 from typing_extensions import is_typeddict
 
+from batos.comparisons.records import JUDGES, STATES
+from batos.image import ledger
+from batos.image.effects import CLASSES
+from batos.image.grants import VERDICTS
+from batos.missions.held_missions import NEEDS_INPUT, PAUSED
 from batos.wire import admin_replies, image_replies, mission_replies, replies
 from batos.wire.replies import ANSWERED, EVENTS, REPLIES
 from batos.wire.schemas import OPS
@@ -67,6 +72,15 @@ def test_each_object_of_the_reference_is_part_of_a_reply() -> None:
             waiting += typing.get_type_hints(hint, include_extras=True).values() if is_typeddict(hint) else typing.get_args(hint)
     bases = {base for one in _objects() for base in getattr(one, "__orig_bases__", ())}
     assert [one.__name__ for one in _objects() if one not in used | bases] == []
+
+
+def test_closed_values_are_those_of_the_source() -> None:
+    grant, comparison = (typing.get_type_hints(form) for form in (admin_replies.GrantRow, replies.ComparisonRow))
+    assert typing.get_args(mission_replies.EffectClass) == CLASSES
+    assert typing.get_args(grant["verdict"]) == VERDICTS
+    assert set(typing.get_args(comparison["state"])) == set(STATES)
+    assert typing.get_args(comparison["judge"]) == JUDGES
+    assert {*typing.get_args(mission_replies.State)} >= {ledger.COMPLETE, ledger.FAILED, ledger.ACCEPTED, PAUSED, NEEDS_INPUT}
 
 
 @pytest.mark.parametrize(
