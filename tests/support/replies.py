@@ -15,10 +15,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from batos.api import dispatcher
 from batos.console.api_client import Asker
+from batos.wire.outbox import ClientHandle
 from batos.wire.replies import ANSWERED, EVENTS, REPLIES
 
 _SHOWN = 300  # characters of a value that a failed check shows
 _kept: dict[tuple[str, str], None] = {}  # operation and reply, as JSON
+_served: set[int] = set()  # ids of clients of kernels; others are those of scripted handlers
 
 
 def checked(reply: dict[str, Any], op: str = "") -> dict[str, Any]:
@@ -45,8 +47,8 @@ def _validator(kind: str) -> Callable[[Any], Any]:
 
 
 def keep_replies() -> None:
-    """Have each kernel of this process keep what its handlers answer, and `Asker` what it is sent, for `check_kept`."""
-    found, ask = dispatcher.handlers_of, Asker.ask
+    """Have each kernel of this process keep what its handlers answer and send to sockets, and `Asker` its replies, for `check_kept`."""
+    found, ask, send = dispatcher.handlers_of, Asker.ask, ClientHandle.send
 
     def handlers_of(service: object) -> dict[type[Any], dispatcher.Handler]:
         return {request: _keeping(handler, request) for request, handler in found(service).items()}
@@ -56,13 +58,19 @@ def keep_replies() -> None:
         _keep(reply, op)
         return reply
 
-    dispatcher.handlers_of, Asker.ask = handlers_of, keeping  # type: ignore[method-assign]
+    def sending(self: ClientHandle, reply: dict[str, Any], *, event: bool = False) -> None:
+        if id(self) in _served:
+            _keep(reply, "")
+        send(self, reply, event=event)
+
+    dispatcher.handlers_of, Asker.ask, ClientHandle.send = handlers_of, keeping, sending  # type: ignore[method-assign]
 
 
 def check_kept() -> None:
     """Check the replies that were kept since the last call."""
     kept = list(_kept)
     _kept.clear()
+    _served.clear()
     for op, reply in kept:
         checked(json.loads(reply), op)
 
@@ -70,8 +78,9 @@ def check_kept() -> None:
 def _keeping(handler: dispatcher.Handler, request: type[Any]) -> dispatcher.Handler:
     (op,) = get_args(request.model_fields["op"].annotation)
 
-    async def handle(*asked: Any) -> dict[str, Any] | None:
-        reply = await handler(*asked)
+    async def handle(request: Any, client: Any) -> dict[str, Any] | None:
+        _served.add(id(client))
+        reply = await handler(request, client)
         if reply is not None:
             _keep(reply, op)
         return reply
