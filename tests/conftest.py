@@ -17,7 +17,9 @@ from batos.testing import ScriptedOllama
 
 pytest.register_assert_rewrite("tests.support")  # before the first import: what fails in a helper is told as in a test
 
-from tests.support import ollama_fixture  # noqa: E402
+from tests.support import ollama_fixture, replies  # noqa: E402
+
+replies.keep_replies()
 
 # The many daemons that tests start would each compile all of batos/ anew: a second and a half of a core every time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -61,6 +63,13 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the developer's own machine gets into a test."""
     for name in [n for n in os.environ if n.startswith(("BATOS_", "OLLAMA_"))]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _replies_are_as_the_reference_says() -> Iterator[None]:
+    """Fail a test in which a kernel of this process sent a reply that `batos.wire.replies` does not describe."""
+    yield
+    replies.check_kept()
 
 
 @pytest.fixture(scope="session")

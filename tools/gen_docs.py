@@ -11,9 +11,12 @@ import inspect
 import json
 import re
 import sys
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from typing_extensions import get_original_bases, is_typeddict
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -199,6 +202,68 @@ def requests() -> str:
     return "\n\n".join(parts)
 
 
+def replies() -> str:
+    """One section a type of reply or event: what it says, what it answers, and a row for each field; then the objects in it."""
+    from batos.wire.replies import ANSWERED, EVENTS, REPLIES
+
+    parts: list[str] = []
+    shown: set[str] = set()
+    for kind, form in REPLIES.items():
+        ops = ", ".join(f"`{op}`" for op in ANSWERED[kind]) or "any operation"
+        whose = f"An event for a client that watches: {ops}." if kind in EVENTS else f"It answers {ops}."
+        lines, inner = _fields_of(form)
+        parts.append("\n".join([f"### {kind}", "", _flat(form.__doc__), whose, "", *(lines or ["It has no fields."])]))
+        waiting = inner
+        while waiting:
+            part = waiting.pop(0)
+            if part.__name__ not in shown:
+                shown.add(part.__name__)
+                lines, inner = _fields_of(part)
+                parts.append("\n".join([f"#### {part.__name__}", "", _flat(part.__doc__), *(["", *lines] if lines else [])]))
+                waiting = inner + waiting
+    return "\n\n".join(parts)
+
+
+def _fields_of(form: Any) -> tuple[list[str], list[Any]]:
+    """Return a table of the fields of a reply or of an object in it, and the objects in those fields."""
+    from batos.wire.mission_replies import WireReply
+
+    is_reply, common = "ref" in form.__annotations__, typing.get_type_hints(WireReply, include_extras=True)
+    rows, inner = [], []
+    inherited = {name for base in get_original_bases(form) if is_typeddict(base) for name in base.__annotations__}
+    hints = sorted(typing.get_type_hints(form, include_extras=True).items(), key=lambda one: (one[0] != "id", one[0] in inherited))
+    for name, hint in hints:
+        if is_reply and (name == "type" or common.get(name) == hint):
+            continue
+        optional = typing.get_origin(hint) is typing.NotRequired
+        value, meaning = typing.get_args(typing.get_args(hint)[0] if optional else hint)
+        rows.append(f"| `{name}` | {_type_in_words(value)} | {'sometimes' if optional else 'always'} | {meaning} |")
+        inner += _objects_in(value)
+    return (["| field | type | there | meaning |", "|---|---|---|---|", *rows] if rows else []), inner
+
+
+def _type_in_words(hint: Any, one: bool = True) -> str:
+    """Say what the type of a field allows; objects that have a table of their own are links."""
+    plain = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", Any: "any JSON value"}
+    if hint in plain:
+        return plain[hint] if one else {Any: "JSON values"}.get(hint, f"{plain[hint]}s")
+    if is_typeddict(hint):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    of = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return ", ".join(f"`{value}`" if value != "" else "empty" for value in of)
+    if typing.get_origin(hint) is list:
+        return f"array{'' if one else 's'} of {_type_in_words(of[0], one=False)}"
+    if typing.get_origin(hint) is dict:
+        return f"object{'' if one else 's'}" + ("" if of[1] is Any else f" of {_type_in_words(of[1], one=False)}")
+    return " or ".join(_type_in_words(part, one) for part in of)
+
+
+def _objects_in(hint: Any) -> list[Any]:
+    """Return the objects with a table of their own in a type."""
+    return [hint] if is_typeddict(hint) else [found for part in typing.get_args(hint) for found in _objects_in(part)]
+
+
 def _default(name: str, of: dict[str, Any], schema: dict[str, Any]) -> str:
     if name in schema.get("required", ()):
         return "required"
@@ -285,6 +350,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "doors": ("http.md", doors),
     "console": ("http.md", console),
     "requests": ("requests.md", requests),
+    "replies": ("replies.md", replies),
 }
 
 

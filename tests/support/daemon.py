@@ -25,6 +25,7 @@ from batos.bridge.profiles import load_profile
 from batos.config import former
 from batos.testing import ScriptedOllama
 from tests.support import forked
+from tests.support.replies import checked
 
 ROOT = Path(__file__).parents[2]
 START_S, END_S, REPLY_S = 120, 90, 90
@@ -181,7 +182,7 @@ def _digest(path: Path) -> str:
 
 
 class Peer:
-    """A client of nothing but pyzmq and JSON."""
+    """A client of nothing but pyzmq and JSON. Each reply is held against the reference of replies."""
 
     def __init__(self, endpoint: str, kind: int = zmq.DEALER) -> None:
         self._context = zmq.Context()
@@ -199,13 +200,16 @@ class Peer:
     def send(self, op: str, **fields: Any) -> None:
         self.socket.send_json({"op": op, **fields})
 
-    def reply(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.socket.recv())
-        return answer
+    def reply(self, op: str = "") -> dict[str, Any]:
+        """The next reply.
+
+        :param op: the operation that it answers, if that is known.
+        """
+        return checked(json.loads(self.socket.recv()), op)
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         self.send(op, **fields)
-        return self.reply()
+        return self.reply(op)
 
     def result(self, id: str) -> dict[str, Any]:
         """The result of a mission, waited for."""

@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import typing
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from batos.config import former
 from batos.image.journal import content_of, key_of
 from batos.objects import Primitive, UvmObject
 from batos.objects.slot_values import FORMER
+from batos.wire.replies import REPLIES
 from batos.wire.schemas import OPS
 from tests.support.missions import FakeInference, mind
 
@@ -156,17 +157,8 @@ def _typed(value: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
 
 
 def wire_events() -> dict[str, list[str]]:
-    """The fields of each type of reply and event, as docs/wire.md shows them; its examples are tested."""
-    found = defaultdict(set)
-    decoder = json.JSONDecoder()
-    for block in re.findall(r"^```json\n(.*?)^```", (ROOT / "docs" / "wire.md").read_text("utf-8"), re.MULTILINE | re.DOTALL):
-        rest = block.strip()
-        while rest:
-            value, end = decoder.raw_decode(rest)
-            rest = rest[end:].lstrip()
-            if "type" in value:
-                found[value["type"]] |= value.keys()
-    return {name: sorted(fields) for name, fields in found.items()}
+    """The fields of each type of reply and event, as `batos.wire.replies` describes them; each reply in the tests is held against that."""
+    return {kind: sorted(typing.get_type_hints(form)) for kind, form in REPLIES.items()}
 
 
 def cli() -> dict[str, Any]:

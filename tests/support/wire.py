@@ -16,6 +16,7 @@ from batos.errors import from_wire
 from batos.wire.fields import Request
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
+from tests.support.replies import checked
 
 Answer = Callable[[Request, ClientHandle], Awaitable[None]]
 
@@ -90,7 +91,7 @@ class Caller:
 
         :raises BatosError: the error that the daemon answered with.
         """
-        reply = await ask(self._socket, {"op": op, **fields})
+        reply = checked(await ask(self._socket, {"op": op, **fields}), op)
         if reply["type"] == "error":
             raise from_wire(reply)
         return reply

@@ -126,6 +126,7 @@ NOT_AT_START = (
     "batos.guardian.examination", "batos.guardian.rules", "batos.guardian.effects",  # with the first audit
     "batos.sandbox.program_cache", "batos.sandbox.rewriter", "batos.sandbox.stdlib",  # with the first method
     "batos.wire.client", "batos.wire.sync_client",  # with the first other kernel
+    "batos.wire.replies", "batos.wire.mission_replies", "batos.wire.image_replies", "batos.wire.admin_replies",  # of clients and documents
     "difflib", "pickletools", "ZODB.scripts.repozo", "urllib.request", "httpx", "ollama", "rich", "typer",
 )  # fmt: skip
 """Modules that the import of the daemon leaves out: each comes where it is first used."""

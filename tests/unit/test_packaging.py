@@ -38,6 +38,7 @@ COMES_WITH = {
     "pydantic_monty": "pydantic-monty",
     "prometheus_client": "prometheus-client",
     "prompt_toolkit": "prompt-toolkit",
+    "typing_extensions": "pydantic",
 }
 """Modules whose distribution is not declared itself but comes with one that is."""
 
