@@ -40,7 +40,7 @@ from batos.objects import Method
 from batos.sandbox import senders
 from batos.tools import connections, doubles, grant_questions, grants
 from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
-from batos.tools.effects import Effects, NeedEffect
+from batos.tools.effects import NOT_READ, Effects, NeedEffect
 from batos.tools.grant_arguments import OTHERS
 from batos.tools.grant_questions import PendingCall
 from batos.tools.toolbox import Toolbox, check_arguments, misfit_of
@@ -51,8 +51,6 @@ _TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
 MALFORMED = (400, 405, 415, 422)
 """Statuses by which a place says that a request is malformed."""
-_NOT_READ = (401, 402, 403, 407, 408, 423, 425, 429, 451)
-"""Statuses of the 4xx by which a place says that it does not look at the request: for want of rights, or now."""
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
 
@@ -68,8 +66,8 @@ class ToolUseLimits(Limits):
 
 
 def is_about_request(status: Any) -> bool:
-    """Return True if a place refuses by this HTTP status what a request says: a 4xx, but for `_NOT_READ`."""
-    return isinstance(status, int) and 400 <= status < 500 and status not in _NOT_READ
+    """Return True if a place refuses by this HTTP status what a request says: a 4xx, but for `NOT_READ`."""
+    return isinstance(status, int) and 400 <= status < 500 and status not in NOT_READ
 
 
 class Called(NamedTuple):

@@ -63,6 +63,8 @@ HOW = "`happened` if it did, `again` to do it once more, `leave` to go on withou
 _SHOWN = 400
 _AS_IF_DONE = frozenset({404, 409, 410, 412})
 """Answers to a second sending that the first one may be the reason of: what was to be deleted is gone."""
+NOT_READ = (401, 402, 403, 407, 408, 423, 425, 429, 451)
+"""Statuses of the 4xx by which a place says that it does not look at the request: for want of rights, or now."""
 _NOT_AGAIN = "it is not sent again: "
 _AFTER_REST = {
     KEYED: "it is sent again with its key",
@@ -290,14 +292,15 @@ class Effects:
             return await self._resolved(record, call)
         except (ToolFailed, InvalidInput, EgressFailed) as e:
             status = e.context.get("status")
-            if isinstance(e, ToolFailed) and not (doubted and e.sure and status is None):
+            if isinstance(e, ToolFailed) and not (doubted and e.sure and (status is None or status in NOT_READ)):
                 stands = doubted and record.kind == IDEMPOTENT and status in _AS_IF_DONE
                 return await self._failed(record, e, happened=not e.sure or stands)
             why = e.message
             if not isinstance(e, EgressFailed) or not e.sent:
                 if not doubted:
                     return await self._failed(record, ToolFailed(e.message))
-                record, why = record._replace(until=record.at), f"{earlier or 'the system stopped'}; sent again, it did not leave: {why}"
+                came = "it did not leave" if status is None else "it was not looked at"
+                record, why = record._replace(until=record.at), f"{earlier or 'the system stopped'}; sent again, {came}: {why}"
         except TimeoutError:
             why = f"no answer within {call.seconds:g} s"
         except Exception as e:  # whatever it is, the world may have acted

@@ -173,6 +173,29 @@ async def test_an_answer_that_the_first_sending_may_be_the_reason_of_is_no_proof
     assert (only(image).state, only(image).failed, mission.open) == (state, True, None)
 
 
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT])
+@pytest.mark.parametrize("status", [401, 403, 429])
+async def test_a_second_sending_that_a_place_does_not_look_at_does_not_say_that_the_first_one_did_nothing(
+    image: LivingImage, kind: str, status: int
+) -> None:
+    refused = ToolFailed(f"POST /pay was answered {status}", status=status)
+    mission, shop = Mission(), Shop(kind, LINE, refused, refused)
+    question = await attempt(image, mission, shop)
+    assert (len(shop.sent), only(image).state) == (TRIES, effects.IN_DOUBT)
+    assert asks_about(question, only(image).key)
+    assert f"answered {status}" in question
+    mission.answer("happened")
+    assert (await attempt(image, mission, shop))["happened"] is True
+    assert len(shop.sent) == TRIES
+
+
+async def test_a_first_sending_that_a_place_does_not_look_at_failed_for_sure(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop(effects.KEYED, ToolFailed("POST /pay was answered 401", status=401))
+    with pytest.raises(ToolFailed, match="401"):
+        await attempt(image, mission, shop)
+    assert (only(image).state, len(shop.sent)) == (effects.FAILED, 1)
+
+
 async def test_a_first_sending_that_did_not_leave_failed_for_sure(image: LivingImage) -> None:
     mission, shop = Mission(), Shop(effects.KEYED, AWAY)
     with pytest.raises(ToolFailed, match="nobody is there"):
