@@ -202,7 +202,8 @@ def settle(root: Any, key: str, how: str, who: str, seen: EffectRecord | None = 
     :param key: of the effect, or an unambiguous beginning.
     :param how: one of `SETTLEMENTS`.
     :param seen: the record that the user's word is about. None: as it is now.
-    :raises InvalidInput: if no effect of that key is in doubt, or it is not as it was seen: its mission has sent it since.
+    :raises InvalidInput: if no effect of that key is in doubt. Also if its mission may be at it: another kernel has that one, or the effect
+        is not as it was seen.
     """
     if how not in SETTLEMENTS:
         raise InvalidInput(f"{how!r} is not a valid settlement; choose one of {', '.join(SETTLEMENTS)}")
@@ -216,7 +217,7 @@ def settle(root: Any, key: str, how: str, who: str, seen: EffectRecord | None = 
     mission = index.open[found[0]]
     held = _find(root, mission, found[0])
     assert held is not None
-    if seen is not None and held.record != seen:
+    if _is_elsewhere(root, mission) or (seen is not None and held.record != seen):
         raise InvalidInput(f"mission {mission!r} is at the effect {found[0][:8]} now, and asks if it cannot tell what became of it")
     held.record = settled(held.record, how, who)
     if held.record.state in ENDED:
@@ -356,6 +357,12 @@ def _own(root: Any, mission: str) -> None:
     found = root["ledger"].missions.get(mission)
     if found is not None:
         ownership.own(root, found)
+
+
+def _is_elsewhere(root: Any, mission: str) -> bool:
+    """Return True if another kernel thinks a mission through, and may be at an effect of it."""
+    found = root["ledger"].missions[mission]
+    return found.finished is None and not ownership.free(root, found)
 
 
 def _find(root: Any, mission: str, key: str) -> RecordedEffect | None:
