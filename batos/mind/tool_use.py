@@ -82,6 +82,15 @@ class Called(NamedTuple):
     """class of the tool, one of `batos.image.effects.CLASSES`; empty where there is no such tool"""
 
 
+class CallingMethod(NamedTuple):
+    """Facts about the method that makes a call, as far as a decision about the call needs them."""
+
+    is_one: bool
+    """False if no method makes it"""
+    why_asks: str = ""
+    """why it is asked about, whatever grants say"""
+
+
 class CallsTools(Protocol):
     """The attempt as its tool use needs it; `batos.mind.attempt.Attempt` is it."""
 
@@ -127,6 +136,7 @@ class ToolUse:
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
+        self._sender: CallingMethod | None = None  # the method whose call is brought to its end outside the gate
         self.called: list[Called] = []
         self.was_tied = False
         """True once a call was wanted that may not be made here, and that the journal does not have."""
@@ -259,7 +269,8 @@ class ToolUse:
         except BatosError as e:
             self._publish(name, outcome, error=e.to_wire())
             raise
-        except NeedEffect:
+        except NeedEffect as need:
+            need.sender = _calling_method()
             raise
         except asyncio.CancelledError:
             outcome = "doubt"
@@ -323,6 +334,7 @@ class ToolUse:
     async def settle(self, need: NeedEffect) -> None:
         """Bring to its end, outside the gate, what a replay needs. This method reports it: a replay tells nothing of what has ended."""
         began, outcome, size = time.monotonic(), "asked", 0
+        self._sender = need.sender
         try:
             came = await self._own().settle(need)
             if isinstance(came, BatosError):  # the replay meets it, and tells it
@@ -339,7 +351,7 @@ class ToolUse:
             outcome = "doubt"
             raise
         finally:
-            self.progress = ""
+            self.progress, self._sender = "", None
             self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
@@ -504,8 +516,7 @@ class ToolUse:
             return permission._replace(verdict=ASK, grant=None, reason=why)
         if call.key in self._repeated:
             return permission._replace(verdict=ASK, grant=None, reason="the mission has made the very same call before")
-        if (method := _new_to_act()) is not None:
-            why = f"it is the first thing that the method {method.selector!r} does outside, version {method.version}"
+        if why := (self._sender or _calling_method()).why_asks:
             return permission._replace(verdict=ASK, grant=None, reason=why)
         return permission
 
@@ -546,9 +557,9 @@ class ToolUse:
 
     def _is_by_hand(self, call: ToolCall) -> bool:
         """Return True if the mission is the call itself: its user sent it to the connection as a message."""
-        mission = self._attempt.mission
+        mission, sender = self._attempt.mission, self._sender or _calling_method()
         message = json.loads(mission.message) if mission.message and mission.origin != "system" else {}
-        return message.get("selector") == CALL and message.get("args", [])[:1] == [call.tool.name] and not senders()
+        return message.get("selector") == CALL and message.get("args", [])[:1] == [call.tool.name] and not sender.is_one
 
     def _kind(self, name: str) -> str:
         try:
@@ -577,6 +588,13 @@ def _new_to_act() -> Method | None:
     """Return the method that makes the current call, if it is a connection's own and has not acted before."""
     method = _own_method()
     return method if method is not None and not method.acted else None
+
+
+def _calling_method() -> CallingMethod:
+    """Return what is known of the method that makes the current call."""
+    new = _new_to_act()
+    why = "" if new is None else f"it is the first thing that the method {new.selector!r} does outside, version {new.version}"
+    return CallingMethod(bool(senders()), why)
 
 
 async def _unsent(delivery: Delivery) -> Any:

@@ -84,6 +84,8 @@ class NeedEffect(BatosSignal):
     def __init__(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare) -> None:
         super().__init__(name)
         self.name, self.arguments, self.occurrence, self.prepare = name, arguments, occurrence, prepare
+        self.sender: Any = None
+        """Facts about the method that calls, for its caller: outside the gate no method runs."""
 
 
 class Caller(Protocol):
