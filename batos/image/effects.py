@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from BTrees.LOBTree import LOBTree
@@ -194,6 +194,12 @@ def end(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
     if index is not None and record.state in ENDED and record.key in index.open:
         del index.open[record.key]
     return record
+
+
+def end_each(root: Any, mission: str, records: Sequence[EffectRecord]) -> None:
+    """System transaction: record what became of several effects; see `end`."""
+    for record in records:
+        end(root, mission, record)
 
 
 def settle(root: Any, key: str, how: str, who: str, seen: EffectRecord | None = None) -> EffectRecord:

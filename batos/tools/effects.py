@@ -1,7 +1,8 @@
 """The effects of one attempt at a mission. Each call of a tool is done once, is replayed from the journal, or its user is asked.
 
 The order of durable steps is the promise. An effect that acts is INTENDED on disk before its first byte leaves, and its result is on
-disk before it is used. An effect that only reads is sent again without a word.
+disk before it is used. An effect that only reads is sent again without a word. What could not be made before an act is on disk before it,
+too: no later attempt makes it.
 
 A process that dies in between leaves a doubt, which the next one resolves in this order:
 
@@ -33,6 +34,7 @@ from batos import scope
 from batos.errors import BatosError, BatosSignal, EgressFailed, GrantRefused, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects, ownership
 from batos.image.effects import (
+    ACTS,
     AGAIN,
     DONE,
     ENDED,
@@ -141,10 +143,12 @@ class Effects:
         self._known = {one.key: one for one in image.read(effects.load, mission)}
         self.asked: set[str] = set()
         self._unmade: dict[str, BatosError] = {}
+        self._passed: list[EffectRecord] = []  # calls of this attempt that could not be made; nothing was done since
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew; outside of the gate what could not be made is tried once more."""
         self.asked.clear()
+        self._passed.clear()
         if not gated:
             self._unmade.clear()
 
@@ -195,18 +199,39 @@ class Effects:
             raise ToolsTied(f"{name} is not called: {tied}")
         if gated:
             if key in self._unmade:
+                self._pass(key, name, said, occurrence, self._unmade[key])
                 raise self._unmade[key]
             raise NeedEffect(name, arguments, occurrence, prepare)
         if record is not None:
             return await self._taken_up(record, prepare)
-        call = dataclasses.replace(await prepare(), key=key)
-        if scope.current().in_trial and call.tool.kind != READS:  # it became another tool meanwhile
-            raise ToolsTied(f"{name} is not called: this is a trial")
-        grant = await self._caller.allow(call)
+        try:
+            call = dataclasses.replace(await prepare(), key=key)
+            if scope.current().in_trial and call.tool.kind != READS:  # it became another tool meanwhile
+                raise ToolsTied(f"{name} is not called: this is a trial")
+            grant = await self._caller.allow(call)
+        except BatosError as e:
+            self._pass(key, name, said, occurrence, e)
+            raise
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
         return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
+
+    def _pass(self, key: str, name: str, said: str, occurrence: int, error: BatosError) -> None:
+        """Remember that a call could not be made. If its mission acts afterwards, the failure goes into the journal before. Else a later
+        attempt, in which the call could be made, would do it beside what was done in its place."""
+        if scope.current().in_trial or isinstance(error, ToolsTied):
+            return
+        _shorten(error)
+        record = EffectRecord(key, name, ACTS, said, occurrence, FAILED, 0.0, attempts=0, ended=effects.now(), label=self._caller.label())
+        self._passed.append(record._replace(result=json.dumps(error.to_wire()), failed=True, why=error.message))
+
+    async def _keep_passed(self) -> None:
+        """Record what could not be made so far in this attempt."""
+        passed, self._passed = self._passed, []
+        if passed:
+            await self._image.system(effects.end_each, self._mission, passed, mission=self._mission)
+            self._known |= {one.key: one for one in passed}
 
     def next_key(self, name: str, arguments: Mapping[str, Any], after: int = 0) -> str:
         """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not.
@@ -270,6 +295,7 @@ class Effects:
         at, earlier = effects.now(), record.why.removeprefix(f"{AGAIN}: ").removeprefix(f"{RESUMED}: ")
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
         if call.tool.kind != READS:
+            await self._keep_passed()
             await self._keep(effects.intend, record)
             if self._known[record.key].state in ENDED:  # its user settled it meanwhile
                 return _outcome(self._known[record.key])
@@ -420,9 +446,7 @@ class Effects:
         return _outcome(self._known[record.key])
 
     async def _failed(self, record: EffectRecord, error: BatosError, *, happened: bool = False) -> Any:
-        if len(error.message) > MESSAGE_CHARS:
-            error.message = f"{error.message[: MESSAGE_CHARS - 1]}…"
-            error.args = (error.message,)
+        _shorten(error)
         state = DONE if happened else FAILED
         record = record._replace(state=state, result=json.dumps(error.to_wire()), failed=True, ended=effects.now(), why=error.message)
         await self._keep(effects.end, record)
@@ -434,6 +458,12 @@ class Effects:
         """Record an effect. What is known of it is what the journal holds then: an end that its user gave it meanwhile stays."""
         more = (self._marks.known,) if self._marks is not None and how is effects.intend else ()
         self._known[record.key] = await self._image.system(how, self._mission, record, *more, mission=self._mission)
+
+
+def _shorten(error: BatosError) -> None:
+    if len(error.message) > MESSAGE_CHARS:
+        error.message = f"{error.message[: MESSAGE_CHARS - 1]}…"
+        error.args = (error.message,)
 
 
 def asks_about(question: str, key: str) -> bool:

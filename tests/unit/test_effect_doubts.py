@@ -14,7 +14,7 @@ from batos.errors import BatosError, EgressFailed, GrantRefused, InvalidInput, T
 from batos.image import effects, ledger
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall, ToolDefinition
-from batos.tools.effects import MESSAGE_CHARS, RESULT_BYTES, TRIES, Effects, asks_about
+from batos.tools.effects import MESSAGE_CHARS, RESULT_BYTES, TRIES, Effects, NeedEffect, asks_about
 
 NAME, ARGUMENTS = "shop.pay", {"amount": 10}
 
@@ -269,6 +269,60 @@ async def test_the_text_of_an_error_is_bounded(image: LivingImage) -> None:
     with pytest.raises(ToolFailed) as failed:
         await attempt(image, mission, shop)
     assert len(failed.value.message) == len(only(image).why) == MESSAGE_CHARS
+
+
+@pytest.mark.parametrize("gated", [False, True])
+async def test_what_could_not_be_made_before_an_act_is_not_made_by_a_later_attempt(image: LivingImage, gated: bool) -> None:
+    mission, shop = Mission(), Shop()
+    own = Effects(image, "m1", "image", mission, mission.refusal)
+    shop.closed = ToolFailed("the server does not start")
+    with pytest.raises(ToolFailed):
+        await own.perform(NAME, ARGUMENTS, shop.prepare)
+    shop.closed = None
+    assert await own.perform(NAME, ARGUMENTS, shop.prepare) == "paid", "who called tries once more"
+    mission.begin()
+    if gated:  # the same attempt, after a conflict
+        own.restart(gated=True)
+    else:
+        own = Effects(image, "m1", "image", mission, mission.refusal)
+    with pytest.raises(ToolFailed, match="the server does not start"):
+        await own.perform(NAME, ARGUMENTS, shop.prepare, gated=gated)
+    assert await own.perform(NAME, ARGUMENTS, shop.prepare, gated=gated) == "paid"
+    assert len(shop.sent) == 1
+    assert [(one.state, one.attempts) for one in image.read(effects.load, "m1")] == [(effects.FAILED, 0), (effects.DONE, 1)]
+    assert [one.state for one in own.standing()] == [effects.DONE]
+
+
+async def test_what_could_not_be_made_for_a_replay_before_an_act_is_not_made_by_a_later_attempt(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop()
+    own = Effects(image, "m1", "image", mission, mission.refusal)
+    for closed in (ToolFailed("the server does not start"), None):
+        mission.begin()
+        own.restart(gated=True)
+        if closed is None:
+            with pytest.raises(ToolFailed):
+                await own.perform(NAME, ARGUMENTS, shop.prepare, gated=True)
+        with pytest.raises(NeedEffect) as need:
+            await own.perform(NAME, ARGUMENTS, shop.prepare, gated=True)
+        shop.closed = closed
+        await own.settle(need.value)
+    shop.closed = None
+    mission.begin()
+    own = Effects(image, "m1", "image", mission, mission.refusal)
+    with pytest.raises(ToolFailed, match="the server does not start"):
+        await own.perform(NAME, ARGUMENTS, shop.prepare)
+    assert await own.perform(NAME, ARGUMENTS, shop.prepare) == "paid"
+    assert len(shop.sent) == 1
+
+
+async def test_what_could_not_be_made_is_tried_by_the_next_attempt_where_nothing_was_done_since(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop()
+    shop.closed = ToolFailed("the server does not start")
+    with pytest.raises(ToolFailed):
+        await attempt(image, mission, shop)
+    assert image.read(effects.load, "m1") == []
+    shop.closed = None
+    assert await attempt(image, mission, shop) == "paid"
 
 
 WHY = "grant 1 denies it: deny shop.pay"
