@@ -294,7 +294,7 @@ class Effects:
     async def _sent(self, record: EffectRecord, call: ToolCall, answer: str, doubted: bool) -> Any:
         at, earlier = effects.now(), record.why.removeprefix(f"{AGAIN}: ").removeprefix(f"{RESUMED}: ")
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
-        if call.tool.kind != READS:
+        if record.kind != READS:
             await self._keep_passed()
             await self._keep(effects.intend, record)
             if self._known[record.key].state in ENDED:  # its user settled it meanwhile
@@ -336,7 +336,7 @@ class Effects:
         else:
             return await self._done(record, result)
         why = why[:_SHOWN]
-        if call.tool.kind == READS:
+        if record.kind == READS:
             return await self._failed(record, ToolFailed(f"{call.name}: {why}"))
         log.warning("effect_in_doubt", mission=self._mission, tool=call.name, key=record.key, why=why)
         record = record._replace(state=IN_DOUBT, why=why)
@@ -368,21 +368,22 @@ class Effects:
     async def _resolved(self, record: EffectRecord, call: ToolCall) -> Any:
         """Return the result of an effect that may have happened, once that is known."""
         refused = self._refusal(call)
+        kind = record.kind if call.tool.kind == record.kind else ACTS  # of another class by now: nothing is known of a repetition
         if record.pending:
             if refused:  # the tool only asked so far
                 return await self._failed(record, GrantRefused(f"{call.name} is not called: {refused}", tool=call.name))
             return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
         if not record.why.startswith(f"{AGAIN}: "):
             by_itself = record.attempts < TRIES and not refused and not record.why.startswith(f"{RESUMED}: ")
-            await self._rested(record, _AFTER_REST.get(record.kind if by_itself else "", "its user is asked"))
+            await self._rested(record, _AFTER_REST.get(kind if by_itself else "", "its user is asked"))
             record, refused = self._as_kept(record), self._refusal(call)
             if record.state in ENDED:  # its user settled it meanwhile
                 return _outcome(record)
         again, asks = record.why.startswith(f"{AGAIN}: "), record.why.startswith(f"{RESUMED}: ")
-        by_itself = not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)
+        by_itself = not asks and kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)
         if (again or by_itself) and not refused:
             return await self._send(self._once_more(record), call, doubted=True)
-        look = call.look if record.kind == VERIFIABLE and not asks and not self._refusal(_look_of(call)) else None
+        look = call.look if kind == VERIFIABLE and not asks and not self._refusal(_look_of(call)) else None
         if look is not None and (looked := await _looked(look, call.seconds)):
             if looked != "null":
                 return await self._done(record._replace(why="looked"), looked)

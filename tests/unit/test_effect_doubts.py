@@ -391,6 +391,28 @@ async def test_a_tool_that_only_asked_is_refused_for_good(image: LivingImage) ->
     assert (only(image).state, shop.sent) == (effects.FAILED, [""])
 
 
+async def test_an_act_stays_one_where_its_tool_is_said_to_read_meanwhile(image: LivingImage) -> None:
+    await killed(image, effects.ACTS)
+    mission, shop = Mission(), Shop(effects.READS, LINE)
+    await attempt(image, mission, shop)
+    mission.answer("again")
+    question = await attempt(image, mission, shop)
+    assert asks_about(question, only(image).key)
+    assert (only(image).state, only(image).attempts, len(shop.sent)) == (effects.IN_DOUBT, 2, 1)
+
+
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT, effects.VERIFIABLE])
+async def test_what_is_of_another_class_meanwhile_is_asked_about(image: LivingImage, kind: str) -> None:
+    async def look() -> Any:
+        return None
+
+    await killed(image, kind)
+    mission, shop = Mission(), Shop(effects.ACTS, look=look)
+    question = await attempt(image, mission, shop)
+    assert asks_about(question, only(image).key)
+    assert shop.sent == []
+
+
 @pytest.mark.parametrize("how", [effects.HAPPENED, effects.AGAIN])
 async def test_what_its_user_settled_while_its_mission_waited_is_neither_asked_nor_sent_twice(
     image: LivingImage, monkeypatch: pytest.MonkeyPatch, how: str
