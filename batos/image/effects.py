@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from BTrees.LOBTree import LOBTree
@@ -196,13 +196,20 @@ def end(root: Any, mission: str, record: EffectRecord) -> EffectRecord:
     return record
 
 
+def end_each(root: Any, mission: str, records: Sequence[EffectRecord]) -> None:
+    """System transaction: record what became of several effects; see `end`."""
+    for record in records:
+        end(root, mission, record)
+
+
 def settle(root: Any, key: str, how: str, who: str, seen: EffectRecord | None = None) -> EffectRecord:
     """System transaction: record what its user says became of an effect in doubt.
 
     :param key: of the effect, or an unambiguous beginning.
     :param how: one of `SETTLEMENTS`.
     :param seen: the record that the user's word is about. None: as it is now.
-    :raises InvalidInput: if no effect of that key is in doubt, or it is not as it was seen: its mission has sent it since.
+    :raises InvalidInput: if no effect of that key is in doubt. Also if its mission may be at it: another kernel has that one, or the effect
+        is not as it was seen.
     """
     if how not in SETTLEMENTS:
         raise InvalidInput(f"{how!r} is not a valid settlement; choose one of {', '.join(SETTLEMENTS)}")
@@ -216,7 +223,7 @@ def settle(root: Any, key: str, how: str, who: str, seen: EffectRecord | None = 
     mission = index.open[found[0]]
     held = _find(root, mission, found[0])
     assert held is not None
-    if seen is not None and held.record != seen:
+    if _is_elsewhere(root, mission) or (seen is not None and held.record != seen):
         raise InvalidInput(f"mission {mission!r} is at the effect {found[0][:8]} now, and asks if it cannot tell what became of it")
     held.record = settled(held.record, how, who)
     if held.record.state in ENDED:
@@ -356,6 +363,12 @@ def _own(root: Any, mission: str) -> None:
     found = root["ledger"].missions.get(mission)
     if found is not None:
         ownership.own(root, found)
+
+
+def _is_elsewhere(root: Any, mission: str) -> bool:
+    """Return True if another kernel thinks a mission through, and may be at an effect of it."""
+    found = root["ledger"].missions[mission]
+    return found.finished is None and not ownership.free(root, found)
 
 
 def _find(root: Any, mission: str, key: str) -> RecordedEffect | None:

@@ -32,12 +32,19 @@ class Fence(NamedTuple):
 
         :raises LeadLost: if it is not held any more.
         """
+        self.look(root)
+        depend_on(root[kernels.KERNELS].lead)
+
+    def look(self, root: Root) -> None:
+        """Go on only if the lead is held, in a read: before something leaves.
+
+        :raises LeadLost: if it is not held any more.
+        """
         lead = root[kernels.KERNELS].lead
         if (lead.kernel, lead.term) != (self.kernel, self.term):
             raise LeadLost(
                 f"{self.kernel} led in term {self.term}, and {lead.kernel or 'no kernel'} does in term {lead.term}: nothing was written"
             )
-        depend_on(lead)
 
     def run(self, root: Root, function: Callable[..., Any], *args: Any) -> Any:
         """System transaction: run another one, if the lead is held.

@@ -40,7 +40,7 @@ from batos.objects import Method
 from batos.sandbox import senders
 from batos.tools import connections, doubles, grant_questions, grants
 from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
-from batos.tools.effects import Effects, NeedEffect
+from batos.tools.effects import NOT_READ, Effects, NeedEffect
 from batos.tools.grant_arguments import OTHERS
 from batos.tools.grant_questions import PendingCall
 from batos.tools.toolbox import Toolbox, check_arguments, misfit_of
@@ -51,8 +51,6 @@ _TEXTS = ("text", "content", "body", "answer", "stdout", "output", "result")
 _QUESTION_CHARS = 1500  # of one call in a question
 MALFORMED = (400, 405, 415, 422)
 """Statuses by which a place says that a request is malformed."""
-_NOT_READ = (401, 402, 403, 407, 408, 423, 425, 429, 451)
-"""Statuses of the 4xx by which a place says that it does not look at the request: for want of rights, or now."""
 CALL = "call_"
 """Selector by which a connection is sent a call: `call_(tool, arguments)`."""
 
@@ -68,8 +66,8 @@ class ToolUseLimits(Limits):
 
 
 def is_about_request(status: Any) -> bool:
-    """Return True if a place refuses by this HTTP status what a request says: a 4xx, but for `_NOT_READ`."""
-    return isinstance(status, int) and 400 <= status < 500 and status not in _NOT_READ
+    """Return True if a place refuses by this HTTP status what a request says: a 4xx, but for `NOT_READ`."""
+    return isinstance(status, int) and 400 <= status < 500 and status not in NOT_READ
 
 
 class Called(NamedTuple):
@@ -82,6 +80,15 @@ class Called(NamedTuple):
     error: BatosError | None = None
     kind: str = ""
     """class of the tool, one of `batos.image.effects.CLASSES`; empty where there is no such tool"""
+
+
+class CallingMethod(NamedTuple):
+    """Facts about the method that makes a call, as far as a decision about the call needs them."""
+
+    is_one: bool
+    """False if no method makes it"""
+    why_asks: str = ""
+    """why it is asked about, whatever grants say"""
 
 
 class CallsTools(Protocol):
@@ -129,6 +136,7 @@ class ToolUse:
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
+        self._sender: CallingMethod | None = None  # the method whose call is brought to its end outside the gate
         self.called: list[Called] = []
         self.was_tied = False
         """True once a call was wanted that may not be made here, and that the journal does not have."""
@@ -261,7 +269,8 @@ class ToolUse:
         except BatosError as e:
             self._publish(name, outcome, error=e.to_wire())
             raise
-        except NeedEffect:
+        except NeedEffect as need:
+            need.sender = _calling_method()
             raise
         except asyncio.CancelledError:
             outcome = "doubt"
@@ -325,6 +334,7 @@ class ToolUse:
     async def settle(self, need: NeedEffect) -> None:
         """Bring to its end, outside the gate, what a replay needs. This method reports it: a replay tells nothing of what has ended."""
         began, outcome, size = time.monotonic(), "asked", 0
+        self._sender = need.sender
         try:
             came = await self._own().settle(need)
             if isinstance(came, BatosError):  # the replay meets it, and tells it
@@ -341,7 +351,7 @@ class ToolUse:
             outcome = "doubt"
             raise
         finally:
-            self.progress = ""
+            self.progress, self._sender = "", None
             self._on_called(ToolCalled(need.name, outcome, time.monotonic() - began, size))
 
     def restart(self, *, gated: bool) -> None:
@@ -506,8 +516,7 @@ class ToolUse:
             return permission._replace(verdict=ASK, grant=None, reason=why)
         if call.key in self._repeated:
             return permission._replace(verdict=ASK, grant=None, reason="the mission has made the very same call before")
-        if (method := _new_to_act()) is not None:
-            why = f"it is the first thing that the method {method.selector!r} does outside, version {method.version}"
+        if why := (self._sender or _calling_method()).why_asks:
             return permission._replace(verdict=ASK, grant=None, reason=why)
         return permission
 
@@ -548,9 +557,9 @@ class ToolUse:
 
     def _is_by_hand(self, call: ToolCall) -> bool:
         """Return True if the mission is the call itself: its user sent it to the connection as a message."""
-        mission = self._attempt.mission
+        mission, sender = self._attempt.mission, self._sender or _calling_method()
         message = json.loads(mission.message) if mission.message and mission.origin != "system" else {}
-        return message.get("selector") == CALL and message.get("args", [])[:1] == [call.tool.name] and not senders()
+        return message.get("selector") == CALL and message.get("args", [])[:1] == [call.tool.name] and not sender.is_one
 
     def _kind(self, name: str) -> str:
         try:
@@ -579,6 +588,13 @@ def _new_to_act() -> Method | None:
     """Return the method that makes the current call, if it is a connection's own and has not acted before."""
     method = _own_method()
     return method if method is not None and not method.acted else None
+
+
+def _calling_method() -> CallingMethod:
+    """Return what is known of the method that makes the current call."""
+    new = _new_to_act()
+    why = "" if new is None else f"it is the first thing that the method {new.selector!r} does outside, version {new.version}"
+    return CallingMethod(bool(senders()), why)
 
 
 async def _unsent(delivery: Delivery) -> Any:

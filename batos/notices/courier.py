@@ -19,6 +19,7 @@ from typing import Any
 
 import structlog
 
+from batos import scope
 from batos.bus import EventBus, FolderStopped, MissionEnded, NoticeSent, ScheduleStopped, StateEntered
 from batos.config.limits import Limits, limit
 from batos.errors import BatosError, EgressFailed, InvalidInput, LeadLost, ToolFailed
@@ -28,6 +29,7 @@ from batos.image.identity import identity_of
 from batos.image.living_image import LivingImage
 from batos.image.notice_channels import ChannelSpec, KeptChannel
 from batos.image.notices import ChangeFact, ChannelState, NoticeMessage
+from batos.image.ownership import LeaseLapsed
 from batos.notices.messages import TEST, MessageWords, words_of, words_of_test
 from batos.notices.quiet_hours import QuietHours
 from batos.notices.transports import UNSENT, Transport, transport_of
@@ -289,7 +291,9 @@ class Courier:
         assert call is not None
         try:
             async with asyncio.timeout(call.seconds):
-                await call.send(Delivery(message.key))
+                await call.send(Delivery(message.key, leave=self._leave))
+        except LeaseLapsed as e:  # nothing of it has left
+            return FAILED, str(e)
         except ToolFailed as e:
             unsent = e.sure or e.context.get("exit") == UNSENT
             return (FAILED if unsent else IN_DOUBT), e.message  # a program that failed may have told it before
@@ -302,6 +306,17 @@ class Courier:
         except Exception as e:  # whatever it is, it may have been told
             return IN_DOUBT, e.message if isinstance(e, BatosError) else f"{type(e).__name__}: {e}"
         return DONE, ""
+
+    def _leave(self) -> None:
+        """Go on only if this kernel, which may have stood still, leads yet: else another one has told the message, or is about to.
+
+        :raises LeadLost: if another leads.
+        :raises LeaseLapsed: if another may.
+        """
+        lead = scope.current().lead
+        if lead is not None and lead.db is self._image.db:
+            self._image.read(lead.look)
+        self._image.lease.check()
 
     async def _outcome(self, one: KeptChannel, message: NoticeMessage, state: str, why: str, *, last: bool) -> None:
         name, now, why = one.spec.name, self._now(), why[:_SHOWN]

@@ -1,7 +1,8 @@
 """The effects of one attempt at a mission. Each call of a tool is done once, is replayed from the journal, or its user is asked.
 
 The order of durable steps is the promise. An effect that acts is INTENDED on disk before its first byte leaves, and its result is on
-disk before it is used. An effect that only reads is sent again without a word.
+disk before it is used. An effect that only reads is sent again without a word. What could not be made before an act is on disk before it,
+too: no later attempt makes it.
 
 A process that dies in between leaves a doubt, which the next one resolves in this order:
 
@@ -33,6 +34,7 @@ from batos import scope
 from batos.errors import BatosError, BatosSignal, EgressFailed, GrantRefused, InvalidInput, ToolFailed, ToolsTied, from_wire
 from batos.image import effects, ownership
 from batos.image.effects import (
+    ACTS,
     AGAIN,
     DONE,
     ENDED,
@@ -63,6 +65,8 @@ HOW = "`happened` if it did, `again` to do it once more, `leave` to go on withou
 _SHOWN = 400
 _AS_IF_DONE = frozenset({404, 409, 410, 412})
 """Answers to a second sending that the first one may be the reason of: what was to be deleted is gone."""
+NOT_READ = (401, 402, 403, 407, 408, 423, 425, 429, 451)
+"""Statuses of the 4xx by which a place says that it does not look at the request: for want of rights, or now."""
 _NOT_AGAIN = "it is not sent again: "
 _AFTER_REST = {
     KEYED: "it is sent again with its key",
@@ -82,6 +86,8 @@ class NeedEffect(BatosSignal):
     def __init__(self, name: str, arguments: Mapping[str, Any], occurrence: int, prepare: Prepare) -> None:
         super().__init__(name)
         self.name, self.arguments, self.occurrence, self.prepare = name, arguments, occurrence, prepare
+        self.sender: Any = None
+        """Facts about the method that calls, for its caller: outside the gate no method runs."""
 
 
 class Caller(Protocol):
@@ -137,10 +143,12 @@ class Effects:
         self._known = {one.key: one for one in image.read(effects.load, mission)}
         self.asked: set[str] = set()
         self._unmade: dict[str, BatosError] = {}
+        self._passed: list[EffectRecord] = []  # calls of this attempt that could not be made; nothing was done since
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew; outside of the gate what could not be made is tried once more."""
         self.asked.clear()
+        self._passed.clear()
         if not gated:
             self._unmade.clear()
 
@@ -191,18 +199,39 @@ class Effects:
             raise ToolsTied(f"{name} is not called: {tied}")
         if gated:
             if key in self._unmade:
+                self._pass(key, name, said, occurrence, self._unmade[key])
                 raise self._unmade[key]
             raise NeedEffect(name, arguments, occurrence, prepare)
         if record is not None:
             return await self._taken_up(record, prepare)
-        call = dataclasses.replace(await prepare(), key=key)
-        if scope.current().in_trial and call.tool.kind != READS:  # it became another tool meanwhile
-            raise ToolsTied(f"{name} is not called: this is a trial")
-        grant = await self._caller.allow(call)
+        try:
+            call = dataclasses.replace(await prepare(), key=key)
+            if scope.current().in_trial and call.tool.kind != READS:  # it became another tool meanwhile
+                raise ToolsTied(f"{name} is not called: this is a trial")
+            grant = await self._caller.allow(call)
+        except BatosError as e:
+            self._pass(key, name, said, occurrence, e)
+            raise
         kind, target = call.tool.kind, call.target
         record = EffectRecord(key, name, kind, said, occurrence, effects.INTENDED, 0.0, grant=grant, target=target)
         undo = f"{call.connection}.{call.tool.undo}" if call.tool.undo else ""
         return await self._send(record._replace(label=self._caller.label(), undo=undo), call)
+
+    def _pass(self, key: str, name: str, said: str, occurrence: int, error: BatosError) -> None:
+        """Remember that a call could not be made. If its mission acts afterwards, the failure goes into the journal before. Else a later
+        attempt, in which the call could be made, would do it beside what was done in its place."""
+        if scope.current().in_trial or isinstance(error, ToolsTied):
+            return
+        _shorten(error)
+        record = EffectRecord(key, name, ACTS, said, occurrence, FAILED, 0.0, attempts=0, ended=effects.now(), label=self._caller.label())
+        self._passed.append(record._replace(result=json.dumps(error.to_wire()), failed=True, why=error.message))
+
+    async def _keep_passed(self) -> None:
+        """Record what could not be made so far in this attempt."""
+        passed, self._passed = self._passed, []
+        if passed:
+            await self._image.system(effects.end_each, self._mission, passed, mission=self._mission)
+            self._known |= {one.key: one for one in passed}
 
     def next_key(self, name: str, arguments: Mapping[str, Any], after: int = 0) -> str:
         """Return the key of the next call of these arguments; it is in `known` where the journal has it, ended or not.
@@ -265,7 +294,8 @@ class Effects:
     async def _sent(self, record: EffectRecord, call: ToolCall, answer: str, doubted: bool) -> Any:
         at, earlier = effects.now(), record.why.removeprefix(f"{AGAIN}: ").removeprefix(f"{RESUMED}: ")
         pending, record = record.pending, record._replace(at=at, until=at + call.seconds, process=call.process, why="", pending="")
-        if call.tool.kind != READS:
+        if record.kind != READS:
+            await self._keep_passed()
             await self._keep(effects.intend, record)
             if self._known[record.key].state in ENDED:  # its user settled it meanwhile
                 return _outcome(self._known[record.key])
@@ -290,14 +320,15 @@ class Effects:
             return await self._resolved(record, call)
         except (ToolFailed, InvalidInput, EgressFailed) as e:
             status = e.context.get("status")
-            if isinstance(e, ToolFailed) and not (doubted and e.sure and status is None):
+            if isinstance(e, ToolFailed) and not (doubted and e.sure and (status is None or status in NOT_READ)):
                 stands = doubted and record.kind == IDEMPOTENT and status in _AS_IF_DONE
                 return await self._failed(record, e, happened=not e.sure or stands)
             why = e.message
             if not isinstance(e, EgressFailed) or not e.sent:
                 if not doubted:
                     return await self._failed(record, ToolFailed(e.message))
-                record, why = record._replace(until=record.at), f"{earlier or 'the system stopped'}; sent again, it did not leave: {why}"
+                came = "it did not leave" if status is None else "it was not looked at"
+                record, why = record._replace(until=record.at), f"{earlier or 'the system stopped'}; sent again, {came}: {why}"
         except TimeoutError:
             why = f"no answer within {call.seconds:g} s"
         except Exception as e:  # whatever it is, the world may have acted
@@ -305,7 +336,7 @@ class Effects:
         else:
             return await self._done(record, result)
         why = why[:_SHOWN]
-        if call.tool.kind == READS:
+        if record.kind == READS:
             return await self._failed(record, ToolFailed(f"{call.name}: {why}"))
         log.warning("effect_in_doubt", mission=self._mission, tool=call.name, key=record.key, why=why)
         record = record._replace(state=IN_DOUBT, why=why)
@@ -337,21 +368,22 @@ class Effects:
     async def _resolved(self, record: EffectRecord, call: ToolCall) -> Any:
         """Return the result of an effect that may have happened, once that is known."""
         refused = self._refusal(call)
+        kind = record.kind if call.tool.kind == record.kind else ACTS  # of another class by now: nothing is known of a repetition
         if record.pending:
             if refused:  # the tool only asked so far
                 return await self._failed(record, GrantRefused(f"{call.name} is not called: {refused}", tool=call.name))
             return await self._send(record, call, self._caller.ask(json.loads(record.pending)["question"]))
         if not record.why.startswith(f"{AGAIN}: "):
             by_itself = record.attempts < TRIES and not refused and not record.why.startswith(f"{RESUMED}: ")
-            await self._rested(record, _AFTER_REST.get(record.kind if by_itself else "", "its user is asked"))
+            await self._rested(record, _AFTER_REST.get(kind if by_itself else "", "its user is asked"))
             record, refused = self._as_kept(record), self._refusal(call)
             if record.state in ENDED:  # its user settled it meanwhile
                 return _outcome(record)
         again, asks = record.why.startswith(f"{AGAIN}: "), record.why.startswith(f"{RESUMED}: ")
-        by_itself = not asks and record.kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)
+        by_itself = not asks and kind in (KEYED, IDEMPOTENT) and record.attempts < TRIES and not self._changed_since(record)
         if (again or by_itself) and not refused:
             return await self._send(self._once_more(record), call, doubted=True)
-        look = call.look if record.kind == VERIFIABLE and not asks and not self._refusal(_look_of(call)) else None
+        look = call.look if kind == VERIFIABLE and not asks and not self._refusal(_look_of(call)) else None
         if look is not None and (looked := await _looked(look, call.seconds)):
             if looked != "null":
                 return await self._done(record._replace(why="looked"), looked)
@@ -415,9 +447,7 @@ class Effects:
         return _outcome(self._known[record.key])
 
     async def _failed(self, record: EffectRecord, error: BatosError, *, happened: bool = False) -> Any:
-        if len(error.message) > MESSAGE_CHARS:
-            error.message = f"{error.message[: MESSAGE_CHARS - 1]}…"
-            error.args = (error.message,)
+        _shorten(error)
         state = DONE if happened else FAILED
         record = record._replace(state=state, result=json.dumps(error.to_wire()), failed=True, ended=effects.now(), why=error.message)
         await self._keep(effects.end, record)
@@ -429,6 +459,12 @@ class Effects:
         """Record an effect. What is known of it is what the journal holds then: an end that its user gave it meanwhile stays."""
         more = (self._marks.known,) if self._marks is not None and how is effects.intend else ()
         self._known[record.key] = await self._image.system(how, self._mission, record, *more, mission=self._mission)
+
+
+def _shorten(error: BatosError) -> None:
+    if len(error.message) > MESSAGE_CHARS:
+        error.message = f"{error.message[: MESSAGE_CHARS - 1]}…"
+        error.args = (error.message,)
 
 
 def asks_about(question: str, key: str) -> bool:

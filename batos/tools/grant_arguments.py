@@ -9,7 +9,9 @@ A constraint belongs to the name of an argument, `*` to all arguments that are n
 * another JSON value: the argument equals it
 
 Constraints lean to the safe side. A list fits an allow if each of its values does, and a deny if one does. A path that goes back (`..`)
-fits no pattern of an allow, and a deny's pattern wherever it leads.
+fits no pattern of an allow, and a deny's pattern wherever it leads. A deny also fits other spellings: letters of another case, the same
+address with a port, a number as text. What an allow's pattern says of the server of a URL fits that server alone, and a pattern of a mail
+address one address.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -33,6 +36,9 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict, "null": type(None),
 }  # fmt: skip
 _SEPARATORS = re.compile(r"[/\\]+")
+_ADDRESS = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):[/\\]{2,}([^/\\?#]*)([^?#]*)(\??[^#]*)", re.DOTALL)
+"""Matches a URL; its groups are scheme, server, path and query."""
+_PORTS = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443", "ftp": ":21"}
 
 
 def parse_constraints(text: str) -> str:
@@ -116,14 +122,32 @@ def _fits(constraint: Any, arguments: Mapping[str, Any], name: str, strict: bool
 
 
 def _fits_value(constraint: Any, value: Any, strict: bool) -> bool:
-    if isinstance(constraint, dict):
-        return _valid(constraint, value) or (not strict and isinstance(value, list) and any(_valid(constraint, one) for one in value))
     if isinstance(constraint, str):
         if isinstance(value, list):
             each = [_fits_value(constraint, one, strict) for one in value]
             return bool(each) and all(each) if strict else any(each)
         return _fits_pattern(constraint, value, strict)
-    return _same(constraint, value) or (not strict and isinstance(value, list) and any(_same(constraint, one) for one in value))
+    fits_one = _valid if isinstance(constraint, dict) else _same
+    if strict:
+        return fits_one(constraint, value)
+    within = value if isinstance(value, list) else []
+    return any(fits_one(constraint, read) for one in (value, *within) for read in _readings(one))
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    """Yield a value, and what a place may read in its stead: the number that a text spells, or the text of a number."""
+    yield value
+    if isinstance(value, bool | int | float):
+        yield json.dumps(value)
+    elif isinstance(value, str):
+        word = value.strip().casefold()
+        if word in ("true", "false"):
+            yield word == "true"
+        try:
+            number = float(word)
+        except ValueError:
+            return
+        yield int(number) if number.is_integer() else number
 
 
 def _fits_pattern(pattern: str, value: Any, strict: bool) -> bool:
@@ -131,15 +155,48 @@ def _fits_pattern(pattern: str, value: Any, strict: bool) -> bool:
         return not strict
     text = value if isinstance(value, str) else json.dumps(value)
     if glob(pattern, text):
-        return not (strict and "*" in pattern and goes_back(text))
-    return not strict and any(glob(pattern, form) for form in _forms(text))
+        return not (strict and "*" in pattern and (goes_back(text) or _leaves_server(pattern, text) or _has_more_addresses(pattern, text)))
+    return not strict and any(glob(_folded(pattern), _folded(form)) for form in _forms(text))
+
+
+def _leaves_server(pattern: str, text: str) -> bool:
+    """Return True if a URL fits a pattern only since a `*` in the server's name stands for more than a name."""
+    wanted, given = _ADDRESS.match(pattern), _ADDRESS.match(text)
+    if wanted is None or given is None:
+        return False
+    rest = pattern[wanted.end(2) :] or ("*" if wanted[2].endswith("*") else "")
+    return not (glob(wanted[2], given[2]) and glob(rest, text[given.end(2) :]))
+
+
+def _has_more_addresses(pattern: str, text: str) -> bool:
+    """Return True if a text fits the pattern of a mail address, and has others before or behind it."""
+    return 0 < pattern.count("@") < text.count("@")
+
+
+def _folded(text: str) -> str:
+    """Return a text without what only differs in the case of letters, or in their width."""
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def _forms(text: str) -> list[str]:
-    """Return other ways to write the same path."""
+    """Return other ways to write the same path or address."""
     plain = unquote(text)
     straight = posixpath.normpath(_SEPARATORS.sub("/", plain))
-    return [plain, straight, straight.lstrip("/"), "/" + straight.lstrip("/")]
+    return [text, plain, straight, straight.lstrip("/"), "/" + straight.lstrip("/"), *_addresses(text), *_addresses(plain)]
+
+
+def _addresses(text: str) -> list[str]:
+    """Return other ways to write a URL: without a name and password, with and without its usual port, and with a straight path."""
+    if (found := _ADDRESS.match(text)) is None:
+        return []
+    scheme, usual = found[1].lower(), _PORTS.get(found[1].lower(), "")
+    server = found[2].rpartition("@")[2].removesuffix(usual).rstrip(".")
+    host, colon, port = server.partition(":")
+    server = f"{host.rstrip('.')}{colon}{port}"
+    straight = posixpath.normpath("/" + _SEPARATORS.sub("/", found[3])).replace("//", "/")
+    paths = dict.fromkeys((found[3] or "/", straight, straight.rstrip("/") + "/"))
+    ports = dict.fromkeys(("", "" if port else usual))
+    return [f"{scheme}://{server}{more}{path}{found[4]}" for more in ports for path in paths]
 
 
 def goes_back(text: str) -> bool:

@@ -158,12 +158,13 @@ def marks_of(tool: ToolDefinition) -> frozenset[str]:
 def collected_marks(records: Iterable[EffectRecord], tool: Callable[[str], ToolDefinition | None], recalled: bool) -> frozenset[str]:
     """Return the marks that a mission has collected.
 
-    :param records: its effects. Failed ones count too: an error is a text of the tool's, and its arguments may have left.
+    :param records: its effects. Failed ones count too: an error is a text of the tool's, and its arguments may have left. One that could
+        not be made (no attempts) does not.
     :param tool: returns a definition by `CONNECTION.TOOL`; one that is gone counts as bringing every mark.
     :param recalled: True if it was shown anything from memory, which is private.
     """
     marks = frozenset({PRIVATE}) if recalled else frozenset[str]()
-    for name in {record.tool for record in records}:
+    for name in {record.tool for record in records if record.attempts}:
         definition = tool(name)
         marks |= MARKS if definition is None else marks_of(definition)
     return marks

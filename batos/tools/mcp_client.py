@@ -52,6 +52,7 @@ _SURE = {
     -32021: "wants what this client does not have",
     -32022: "is of another era",
 }
+_NOTHING = frozenset({"null", "none", "false", "[]", "{}"})
 _OPEN = frozenset({-32000, -32001, -32600, -32700})  # of the SDK, where no answer came that can be read
 
 
@@ -398,7 +399,9 @@ class McpConnector:
         looking = ToolDefinition(name=name, kind=READS)
         found = await self._send(session, looking, arguments, Delivery(""))
         inner = found["result"] if isinstance(found, Mapping) and set(found) == {"result"} else found
-        return found if inner or inner == 0 else None
+        if isinstance(inner, str) and inner.strip().casefold() in _NOTHING:  # a server that has no structured content
+            return None
+        return found if inner or (inner == 0 and inner is not False) else None  # "is it there?" is answered with false
 
 
 class _Progress:

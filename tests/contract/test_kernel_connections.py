@@ -6,10 +6,11 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from batos.api.tools import EffectRequests
 from batos.app.kernel import Kernel
 from batos.errors import InvalidInput
 from batos.image import effects, grants, ledger
@@ -19,6 +20,8 @@ from batos.tools import machines
 from batos.tools.definitions import ConnectionSpec, ConnectorServices
 from batos.tools.machines import EVERY
 from batos.tools.toolbox import Toolbox
+from batos.wire import schemas
+from batos.wire.outbox import Recipient
 from tests.support.desk import PAY, Place, asked
 from tests.support.kernels import Standstill, acts, daemon, until
 from tests.support.missions import FakeInference, give, submit
@@ -187,6 +190,30 @@ async def test_what_was_under_way_on_a_machine_is_resolved_there_and_by_no_other
         await one.scheduler.answer("m1", "happened")
         await completed(other, "m1")
         assert [len(place.calls), len(never.calls)] == [1, 0]
+
+
+async def test_an_act_that_is_under_way_on_one_machine_is_not_settled_at_another(
+    zeo: Zeo,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    uri, place = zeo.image(), Place()
+    place.more, place.seconds = (PAY,), 15.0
+    async with at_desk(tmp_path, uri, "a", place) as one, at_desk(tmp_path, uri, "b", Place()) as other:
+        await one.image.system(grants.add, GrantRecord(0, ALLOW, "desk.*"), 1.0)
+        place.gate.clear()
+        await submit(one, "m1", "pay", may_ask=True, **message("tools.desk", "pay", {"euros": 10}))
+        await place.entered.wait()
+        await until(lambda: other.image.read(effects.load, "m1"), "the act, as the other kernel sees it")
+        (under_way,) = other.image.read(effects.load, "m1")
+        for kernel in (one, other):
+            for how in effects.SETTLEMENTS:
+                request = schemas.EffectSettleRequest(op="effect_settle", key=under_way.key, how=how)
+                with pytest.raises(InvalidInput, match=f"is at the effect {under_way.key[:8]} now"):
+                    await EffectRequests(kernel.image, kernel.scheduler).settle(request, cast(Recipient, None))
+        place.gate.set()
+        await completed(one, "m1")
+        (paid,) = one.image.read(effects.load, "m1")
+        assert (paid.state, paid.attempts, len(place.calls)) == (effects.DONE, 1, 1)
 
 
 async def test_a_connection_for_another_machine_is_added_by_that_ones_kernel(zeo: Zeo, tmp_path: Path) -> None:  # noqa: F811

@@ -187,6 +187,7 @@ async def test_a_notice_is_told_once(postgres: Postgres, tmp_path: Path, step: s
             await seized(one, other, seizure)
             assert (states(), heard.told) == (["DONE"], ["m1"]), "a message that is sent again has the key that it had"
             assert len(heard.heard) <= 2
+            assert all(one["title"].startswith("Perhaps told before: ") for one in heard.heard[1:]), "a repetition says so"
 
 
 async def test_files_and_folders_are_those_of_the_machine_that_took_them_in(postgres: Postgres, tmp_path: Path) -> None:  # noqa: F811

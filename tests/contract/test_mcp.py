@@ -369,6 +369,19 @@ async def test_classes_come_from_the_user_or_from_a_server_that_he_trusts(start:
     assert missing.target == "f"
 
 
+async def test_a_look_that_answers_false_says_that_it_did_not_happen(start: Start) -> None:
+    kitchen = await start("stdio", "modern", classes={"pay": {"class": "verifiable", "look": "there"}})
+    pay = next(tool for tool in await kitchen.connector.tools() if tool.name == "pay")
+    call = await kitchen.connector.prepare(pay, {"name": "cake"})
+    assert call.look is not None
+    assert await call.look() is None
+    await kitchen.call("order", {"name": "cake", "key": "k"})
+    assert await call.look() == {"result": True}
+    said = await kitchen.connector.prepare(pay, {"name": "text"})
+    assert said.look is not None
+    assert await said.look() is None
+
+
 @pytest.mark.parametrize(
     ("place", "options", "words"),
     [

@@ -52,7 +52,8 @@ def tools() -> list[dict[str, Any]]:
         tool("echo", {"text": text}, readOnlyHint=True, openWorldHint=False), pay, tool("slow", {"seconds": number}), tool("die"),
         tool("junk"), tool("flood"), tool("big", {"mib": number}), tool("never"), tool("endless"), tool("fail"), tool("progress"),
         tool("ask"), tool("page"), tool("media"), tool("grow"), tool("wrong"), tool("sample"), tool("order", {"name": text, "key": text}),
-        tool("seen", {"name": text}), tool("trade", {"name": text, "key": text}), *(tool(name) for name in _more),
+        tool("seen", {"name": text}), tool("there", {"name": text}), tool("trade", {"name": text, "key": text}),
+        *(tool(name) for name in _more),
     ]  # fmt: skip
 
 
@@ -101,9 +102,12 @@ def call(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
             world(f"traded {given['name']} {given.get('key', '')}")
         time.sleep(0.3)
         return text("traded")
-    if name == "seen":
+    if name in ("seen", "there"):
         lines = Path(os.environ["WORLD"]).read_text().split() if os.path.exists(os.environ["WORLD"]) else []
-        return text("", structuredContent={"result": given["name"] if given["name"] in lines else None})
+        found = given["name"] in lines
+        if name == "there" and given["name"] == "text":
+            return text("false")
+        return text("", structuredContent={"result": found if name == "there" else given["name"] if found else None})
     if name in ("slow", "never"):
         world(f"{name} begins")
         if stop.wait(given.get("seconds", 3600)):

@@ -45,6 +45,7 @@ class Shop:
         self.refuse: Exception | None = None
         self.seconds = 60.0
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+        self.interrupted = "order"  # the tool in whose call that comes
 
     async def tools(self) -> Sequence[ToolDefinition]:
         return self.offered
@@ -52,7 +53,7 @@ class Shop:
     async def prepare(self, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ToolCall:
         async def send(delivery: Delivery) -> Any:
             self.sent.append((tool.name, arguments))
-            if tool.name == "order" and self.meanwhile is not None:
+            if tool.name == self.interrupted and self.meanwhile is not None:
                 await self.meanwhile()
             if self.fault is not None:
                 raise self.fault

@@ -241,6 +241,35 @@ async def test_a_conflict_repeats_neither_the_reads_of_its_trial_nor_its_act(ker
     assert len(inference.asked) == 1
 
 
+IF_OPEN = (
+    "def buy_if_open_(self):\n    was = self.is_open\n    self.tools.shop.listTeas()\n"
+    "    if was:\n        return self.tools.shop.order(sku='assam')['body']['id']\n    self.visits = self.visits + 1\n    return 0\n"
+)
+
+
+async def test_a_first_act_that_only_a_replay_comes_to_asks_too(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await allow(kernel)
+
+    def put(root: Any, is_open: bool) -> None:
+        root["lobby"].tools.shop.is_open, root["lobby"].tools.shop.visits = is_open, 0
+
+    await kernel.image.system(put, False)
+    writing(inference, IF_OPEN)
+    assert (await lesson(kernel, "t1", "buy_if_open_", {"args": [], "result": 0}))["state"] == "COMPLETE"
+
+    async def meanwhile() -> None:
+        shop.meanwhile = None
+        await kernel.image.system(put, True)
+
+    shop.meanwhile, shop.interrupted = meanwhile, "listTeas"
+    heard = await begun(kernel, "m1", "buy_if_open_")
+    assert "first thing that the method 'buy_if_open_' does outside" in await question(kernel, "m1")
+    assert "order" not in [name for name, _ in shop.sent]
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert [name for name, _ in shop.sent].count("order") == 1
+
+
 async def test_a_method_that_names_no_granted_tool_is_refused(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
     asked = writing(inference, CHEAPEST.replace("listTeas", "listCakes"), CHEAPEST)
     assert (await told(kernel, "m1", "cheapest_tea_"))["result"]["value"] == "assam"

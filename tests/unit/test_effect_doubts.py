@@ -14,7 +14,7 @@ from batos.errors import BatosError, EgressFailed, GrantRefused, InvalidInput, T
 from batos.image import effects, ledger
 from batos.image.living_image import LivingImage
 from batos.tools.definitions import Delivery, InputRequired, ToolCall, ToolDefinition
-from batos.tools.effects import MESSAGE_CHARS, RESULT_BYTES, TRIES, Effects, asks_about
+from batos.tools.effects import MESSAGE_CHARS, RESULT_BYTES, TRIES, Effects, NeedEffect, asks_about
 
 NAME, ARGUMENTS = "shop.pay", {"amount": 10}
 
@@ -173,6 +173,29 @@ async def test_an_answer_that_the_first_sending_may_be_the_reason_of_is_no_proof
     assert (only(image).state, only(image).failed, mission.open) == (state, True, None)
 
 
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT])
+@pytest.mark.parametrize("status", [401, 403, 429])
+async def test_a_second_sending_that_a_place_does_not_look_at_does_not_say_that_the_first_one_did_nothing(
+    image: LivingImage, kind: str, status: int
+) -> None:
+    refused = ToolFailed(f"POST /pay was answered {status}", status=status)
+    mission, shop = Mission(), Shop(kind, LINE, refused, refused)
+    question = await attempt(image, mission, shop)
+    assert (len(shop.sent), only(image).state) == (TRIES, effects.IN_DOUBT)
+    assert asks_about(question, only(image).key)
+    assert f"answered {status}" in question
+    mission.answer("happened")
+    assert (await attempt(image, mission, shop))["happened"] is True
+    assert len(shop.sent) == TRIES
+
+
+async def test_a_first_sending_that_a_place_does_not_look_at_failed_for_sure(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop(effects.KEYED, ToolFailed("POST /pay was answered 401", status=401))
+    with pytest.raises(ToolFailed, match="401"):
+        await attempt(image, mission, shop)
+    assert (only(image).state, len(shop.sent)) == (effects.FAILED, 1)
+
+
 async def test_a_first_sending_that_did_not_leave_failed_for_sure(image: LivingImage) -> None:
     mission, shop = Mission(), Shop(effects.KEYED, AWAY)
     with pytest.raises(ToolFailed, match="nobody is there"):
@@ -248,6 +271,60 @@ async def test_the_text_of_an_error_is_bounded(image: LivingImage) -> None:
     assert len(failed.value.message) == len(only(image).why) == MESSAGE_CHARS
 
 
+@pytest.mark.parametrize("gated", [False, True])
+async def test_what_could_not_be_made_before_an_act_is_not_made_by_a_later_attempt(image: LivingImage, gated: bool) -> None:
+    mission, shop = Mission(), Shop()
+    own = Effects(image, "m1", "image", mission, mission.refusal)
+    shop.closed = ToolFailed("the server does not start")
+    with pytest.raises(ToolFailed):
+        await own.perform(NAME, ARGUMENTS, shop.prepare)
+    shop.closed = None
+    assert await own.perform(NAME, ARGUMENTS, shop.prepare) == "paid", "who called tries once more"
+    mission.begin()
+    if gated:  # the same attempt, after a conflict
+        own.restart(gated=True)
+    else:
+        own = Effects(image, "m1", "image", mission, mission.refusal)
+    with pytest.raises(ToolFailed, match="the server does not start"):
+        await own.perform(NAME, ARGUMENTS, shop.prepare, gated=gated)
+    assert await own.perform(NAME, ARGUMENTS, shop.prepare, gated=gated) == "paid"
+    assert len(shop.sent) == 1
+    assert [(one.state, one.attempts) for one in image.read(effects.load, "m1")] == [(effects.FAILED, 0), (effects.DONE, 1)]
+    assert [one.state for one in own.standing()] == [effects.DONE]
+
+
+async def test_what_could_not_be_made_for_a_replay_before_an_act_is_not_made_by_a_later_attempt(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop()
+    own = Effects(image, "m1", "image", mission, mission.refusal)
+    for closed in (ToolFailed("the server does not start"), None):
+        mission.begin()
+        own.restart(gated=True)
+        if closed is None:
+            with pytest.raises(ToolFailed):
+                await own.perform(NAME, ARGUMENTS, shop.prepare, gated=True)
+        with pytest.raises(NeedEffect) as need:
+            await own.perform(NAME, ARGUMENTS, shop.prepare, gated=True)
+        shop.closed = closed
+        await own.settle(need.value)
+    shop.closed = None
+    mission.begin()
+    own = Effects(image, "m1", "image", mission, mission.refusal)
+    with pytest.raises(ToolFailed, match="the server does not start"):
+        await own.perform(NAME, ARGUMENTS, shop.prepare)
+    assert await own.perform(NAME, ARGUMENTS, shop.prepare) == "paid"
+    assert len(shop.sent) == 1
+
+
+async def test_what_could_not_be_made_is_tried_by_the_next_attempt_where_nothing_was_done_since(image: LivingImage) -> None:
+    mission, shop = Mission(), Shop()
+    shop.closed = ToolFailed("the server does not start")
+    with pytest.raises(ToolFailed):
+        await attempt(image, mission, shop)
+    assert image.read(effects.load, "m1") == []
+    shop.closed = None
+    assert await attempt(image, mission, shop) == "paid"
+
+
 WHY = "grant 1 denies it: deny shop.pay"
 
 
@@ -312,6 +389,28 @@ async def test_a_tool_that_only_asked_is_refused_for_good(image: LivingImage) ->
         with pytest.raises(GrantRefused, match="grant 1 denies it"):
             await attempt(image, mission, shop)
     assert (only(image).state, shop.sent) == (effects.FAILED, [""])
+
+
+async def test_an_act_stays_one_where_its_tool_is_said_to_read_meanwhile(image: LivingImage) -> None:
+    await killed(image, effects.ACTS)
+    mission, shop = Mission(), Shop(effects.READS, LINE)
+    await attempt(image, mission, shop)
+    mission.answer("again")
+    question = await attempt(image, mission, shop)
+    assert asks_about(question, only(image).key)
+    assert (only(image).state, only(image).attempts, len(shop.sent)) == (effects.IN_DOUBT, 2, 1)
+
+
+@pytest.mark.parametrize("kind", [effects.KEYED, effects.IDEMPOTENT, effects.VERIFIABLE])
+async def test_what_is_of_another_class_meanwhile_is_asked_about(image: LivingImage, kind: str) -> None:
+    async def look() -> Any:
+        return None
+
+    await killed(image, kind)
+    mission, shop = Mission(), Shop(effects.ACTS, look=look)
+    question = await attempt(image, mission, shop)
+    assert asks_about(question, only(image).key)
+    assert shop.sent == []
 
 
 @pytest.mark.parametrize("how", [effects.HAPPENED, effects.AGAIN])

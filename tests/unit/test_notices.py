@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import json
+import socket
 import subprocess
 import sys
 import zoneinfo
@@ -20,6 +22,7 @@ from batos.image import effects, ledger, notice_channels, notices
 from batos.image.effects import DONE, FAILED, IN_DOUBT, EffectRecord
 from batos.image.notice_channels import ChannelSpec
 from batos.image.notices import ChangeFact, Notice
+from batos.notices import apprise_sender
 from batos.notices.courier import NoticeLimits
 from batos.notices.messages import words_of
 from batos.notices.quiet_hours import QuietHours
@@ -29,6 +32,25 @@ from batos.tools.definitions import ConnectorServices
 from batos.tools.effects import HOW
 from tests.support.console import seated, served
 from tests.support.notices import SOON, opened, world
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_connection_of_a_library_that_does_not_wait_for_it_counts_as_made(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apprise_sender, "reach", reach := apprise_sender.NetworkReach())
+    with socket.create_server(("127.0.0.1", 0)) as server, apprise_sender.SeenSocket() as client:
+        client.setblocking(waits)
+        with contextlib.suppress(BlockingIOError):
+            client.connect(server.getsockname())
+    assert (reach.tried, reach.nothing_left) == (1, False)
+
+
+def test_a_connection_that_is_refused_does_not_count_as_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apprise_sender, "reach", reach := apprise_sender.NetworkReach())
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with apprise_sender.SeenSocket() as client, pytest.raises(ConnectionRefusedError):
+            client.connect(unused.getsockname())
+    assert reach.nothing_left
 
 
 async def test_ends_failures_and_questions_are_told_each_once(tmp_path: Path) -> None:

@@ -99,6 +99,13 @@ def test_a_grant_counts_until_its_last_second_use_and_byte() -> None:
         ("to=*@example.org", {"to": ["a@example.org", "b@example.org"]}, True),
         ("to=*@example.org", {"to": ["a@example.org", "b@evil.org"]}, False),
         ("to=*@example.org", {"to": []}, False),
+        ("to=*@example.org", {"to": "eve@evil.org, a@example.org"}, False),
+        ("url=https://*.example.org/*", {"url": "https://docs.example.org/a/b?q=1"}, True),
+        ("url=https://*.example.org/*", {"url": "https://evil.org/?q=.example.org/x"}, False),
+        ("url=https://*.example.org/*", {"url": "https://evil.org\\.example.org/x"}, False),
+        ("url=https://*.example.org/a/*", {"url": "https://evil.org/x.example.org/a/b"}, False),
+        ("url=https://*.example.org*", {"url": "https://docs.example.org:8443/a"}, True),
+        ("url=https://*", {"url": "https://docs.example.org/a"}, True),
         ("count=5", {"count": 5}, True),
         ('{"count": {"type": "integer", "maximum": 10}}', {"count": 10}, True),
         ('{"count": {"type": "integer", "maximum": 10}}', {"count": 11}, False),
@@ -117,6 +124,41 @@ def test_constraints_let_only_what_they_say(constraints: str, arguments: dict[st
 @pytest.mark.parametrize("path", ["secret/a", "./secret/a", "x/../secret/a", "secret//a", "/secret/a", "%73ecret/a", ["b", "secret/a"]])
 def test_a_deny_is_not_evaded_by_another_way_to_write_a_path(path: Any) -> None:
     assert fits(parse_constraints("path=secret/*"), {"path": path}, strict=False)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "arguments"),
+    [
+        ("path=secret/*", {"path": "Secret/a"}),
+        ("to=*@evil.org", {"to": "bob@EVIL.org"}),
+        ("url=https://evil.org/*", {"url": "https://EVIL.org/x"}),
+        ("url=https://Evil.org/*", {"url": "https://evil.org/x"}),
+        ("url=https://evil.org/*", {"url": "HTTPS://evil.org:443/x"}),
+        ("url=https://evil.org:443/*", {"url": "https://evil.org/x"}),
+        ("url=https://evil.org/*", {"url": "https://evil.org./x"}),
+        ("url=https://evil.org/*", {"url": "https://evil.org.:443"}),
+        ("url=https://evil.org/*", {"url": "https://you@evil.org/x"}),
+        ("url=https://evil.org/*", {"url": "https://\uff45vil.org/x"}),
+        ("url=https://evil.org/secret/*", {"url": "https://evil.org/a/../secret/x?y=1"}),
+        ("url=https://evil.org/secret/*", {"url": "https://evil.org//%73ecret"}),
+        ('{"amount": {"minimum": 1000}}', {"amount": "5000"}),
+        ('{"amount": {"minimum": 1000}}', {"amount": ["1", " 5e3 "]}),
+        ('{"amount": 5}', {"amount": "5.0"}),
+        ('{"amount": {"enum": ["5"]}}', {"amount": 5}),
+        ('{"force": {"const": true}}', {"force": "True"}),
+    ],
+)
+def test_a_deny_is_not_evaded_by_another_spelling(constraints: str, arguments: dict[str, Any]) -> None:
+    assert fits(parse_constraints(constraints), arguments, strict=False)
+
+
+def test_a_deny_fits_no_other_address_or_number() -> None:
+    for constraints, arguments in (
+        ("url=https://evil.org/*", {"url": "https://evil.org.uk/x"}), ("url=https://evil.org/*", {"url": "https://good.org/evil.org/"}),
+        ("url=https://evil.org/secret/*", {"url": "https://evil.org/open"}), ('{"amount": {"minimum": 1000}}', {"amount": "5"}),
+        ('{"amount": {"minimum": 1000}}', {"amount": "many"}), ('{"amount": 5}', {"amount": "6"}),
+    ):  # fmt: skip
+        assert not fits(parse_constraints(constraints), arguments, strict=False), arguments
 
 
 def test_a_pattern_of_many_stars_is_matched_in_no_time() -> None:
