@@ -242,7 +242,7 @@ def subject_of(text: str) -> Subject:
     chosen = tuple(dict.fromkeys(particular or [word for word, _ in about]))
     asks = "?" in text or "？" in text or _OPENS.match(text) is not None
     names = bool(particular) and any(
-        bool(_NAMING.fullmatch(token.casefold())) or word in lists.naming for token in said for word in words(token) or [""]
+        _NAMING.fullmatch(token.casefold()) is not None or not lists.naming.isdisjoint(words(token)) for token in said
     )
     return Subject(chosen, figured, asks, any(token.casefold() in lists.own[language] for token in said), names)
 
