@@ -193,6 +193,12 @@ def test_a_declaration_of_cyrillic_that_may_be_right_is_believed(name: str, text
     assert charset.decoded(text.encode(name), name) == charset.Decoded(text)
 
 
+@pytest.mark.parametrize("declared", ["gb2312", "gb18030", "big5", "euc-kr", "shift_jis"])
+def test_a_few_characters_are_read_as_a_mail_declares_them(declared: str) -> None:
+    text = {"big5": "預算會議", "euc-kr": "예산회의", "shift_jis": "予算会議"}.get(declared, "预算会议")
+    assert charset.decoded(text.encode(declared), declared) == charset.Decoded(text)
+
+
 @pytest.mark.parametrize("text", ["été à Noël déjà", "“”——€€ “”——€€", "Þórður á Íslandi", "¿Qué? ¡Sí! ½ × ¾ °°°°°°"])
 def test_a_declaration_that_may_be_right_is_believed(text: str) -> None:
     assert charset.decoded(text.encode("cp1252"), "iso-8859-1") == charset.Decoded(text)

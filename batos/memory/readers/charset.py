@@ -176,12 +176,13 @@ def _decoded(data: bytes, declared: str) -> Decoded:
         if data.startswith(bom):
             return _by(data, name)
     head = data[:_HEAD]
-    if (wide := _four_bytes(data) or _two_bytes(data)) is not None:
+    narrow = declared and not declared.startswith(("utf-16", "utf-32")) and b"\x00" not in head
+    if not narrow and (wide := _four_bytes(data) or _two_bytes(data)) is not None:
         return wide
     if _KOREAN_MAIL in head:  # before the test for control characters, which shift its letters
         found = _strictly(data, "iso2022_kr")
-        if (read := _in_seven_bits(data) if found is None else Decoded(found)) is not None:
-            return read
+        if (damaged := _in_seven_bits(data) if found is None else Decoded(found)) is not None:
+            return damaged
     if 0 < len(_GAP.findall(data)) <= _GAPS and data[_ARCHIVE] != b"ustar":
         data = _GAP.sub(b"\n", data).lstrip(b"\n")
         head = data[:_HEAD]
@@ -222,8 +223,8 @@ def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
         return Decoded(text, (f"it declares {declared}, which its bytes contradict: read as {guessed}, by guess",))
     if declared and (found := _strictly(data, declared)) is not None:
         return Decoded(found)
-    if (found := _in_seven_bits(data)) is not None:
-        return found
+    if (read := _in_seven_bits(data)) is not None:
+        return read
     if cut_off:  # the sample ends in the middle of a character
         return Decoded(data.decode("utf-8", "ignore"))
     if (mended := _strictly(_HALVES.sub(_joined, data).replace(b"\xc0\x80", b""), "utf-8")) is not None:
