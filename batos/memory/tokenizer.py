@@ -33,10 +33,23 @@ _UNSPACED = re.compile(
 _WORDS_ALONE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af]")
 """Matches ideographs and syllables, each of which can be a word."""
 _ACCENTS = re.compile(
-    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711\u0730-\u074a\u1ab0-\u1aff"
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711\u0730-\u074a\u093c\u1ab0-\u1aff"
     "\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
 )
-"""Marks that a search ignores: accents, points of Hebrew, vowels of Arabic, voicing of kana. In other scripts marks are letters."""
+"""Marks that a search ignores: accents, points of Hebrew, vowels of Arabic, the dot of Hindi, voicing of kana. In other scripts marks are
+letters.
+"""
+
+_LETTERS = {
+    "ı": "i", "ł": "l", "ø": "o", "đ": "d", "ħ": "h", "œ": "oe", "æ": "ae",
+    "ى": "ي", "ی": "ي", "ے": "ي", "ک": "ك", "ة": "ه", "ہ": "ه", "ۃ": "ه", "ۀ": "ه", "ە": "ه", "ٱ": "ا",
+    "ൺ": "ണ്", "ൻ": "ന്", "ർ": "ര്", "ൽ": "ല്", "ൾ": "ള്", "ൿ": "ക്",
+}  # fmt: skip
+"""Letters -> those that the same words are written with as often: by another keyboard, in capitals, or in an older form of Unicode.
+
+They are letters with strokes, ligatures, and the dotless i of Turkish. Letters of Arabic, Persian and Urdu have several forms, and so have
+final consonants of Malayalam.
+"""
 
 _STOP = """
     a about above after again against ain all also am an and any are aren as at be because been before being below between both but by
@@ -78,6 +91,9 @@ def _split(text: str) -> list[str]:
 _SARA_AM = re.compile("\u0e4d([\u0e48-\u0e4b])\u0e32")
 """Matches the Thai vowel am with its tone mark behind its first half, as PDF files often have it."""
 
+_NASAL = re.compile("ङ्(?=[क-घ])|ञ्(?=[च-झ])|ण्(?=[ट-ढ])|न्(?=[त-ध])|म्(?=[प-भ])|ँ")
+"""Matches the nasals of Hindi that many writers write as a dot."""
+
 
 class _Folded(dict[int, str]):
     """Table from each character of a decomposed text (NFKD) to its plain form; filled as characters are met."""
@@ -87,6 +103,8 @@ class _Folded(dict[int, str]):
         category = unicodedata.category(char)
         if _ACCENTS.match(char) or category in ("Cf", "Me") or 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or code == 0x640:
             folded = ""  # selectors choose a form of a character; tatweel, the last one, only stretches a word on the page
+        elif char in _LETTERS:
+            folded = _LETTERS[char]
         elif category == "Nd":
             folded = str(unicodedata.decimal(char))
         else:
@@ -103,6 +121,8 @@ def _folded(text: str) -> str:
     apart = unicodedata.normalize("NFKD", text.casefold())
     if "\u0e4d" in apart:
         apart = _SARA_AM.sub("\\1\u0e4d\u0e32", apart)
+    if "\u0901" in apart or "\u094d" in apart:
+        apart = _NASAL.sub("\u0902", apart)
     return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD decomposes Korean syllables, too
 
 
@@ -222,7 +242,7 @@ def subject_of(text: str) -> Subject:
     chosen = tuple(dict.fromkeys(particular or [word for word, _ in about]))
     asks = "?" in text or "？" in text or _OPENS.match(text) is not None
     names = bool(particular) and any(
-        bool(_NAMING.fullmatch(token.casefold())) or word in lists.naming for token in said for word in words(token) or [""]
+        _NAMING.fullmatch(token.casefold()) is not None or not lists.naming.isdisjoint(words(token)) for token in said
     )
     return Subject(chosen, figured, asks, any(token.casefold() in lists.own[language] for token in said), names)
 

@@ -38,13 +38,15 @@ def check_schema(schema: Any) -> None:
 
     if not isinstance(schema, dict) or not schema:
         raise InvalidInput("`schema` is a JSON schema: an object that is not empty")
-    if (size := len(json.dumps(schema))) > SCHEMA_BYTES:
-        raise MessageTooLarge(f"`schema` takes {size} bytes; at most {SCHEMA_BYTES} are taken")
     try:
+        if (size := len(json.dumps(schema))) > SCHEMA_BYTES:
+            raise MessageTooLarge(f"`schema` takes {size} bytes; at most {SCHEMA_BYTES} are taken")
         jsonschema.Draft202012Validator.check_schema(schema)
         _follow_references(schema)
     except jsonschema.SchemaError as e:
         raise InvalidInput(f"`schema` is not a valid JSON schema: at {json_schema.path_of(e)}: {e.message}") from None
+    except OverflowError as e:  # from the count of a repetition in a pattern
+        raise InvalidInput(f"`schema` is not a valid JSON schema: {e}") from None
     except RecursionError:
         raise InvalidInput("`schema` is nested too deep") from None
 

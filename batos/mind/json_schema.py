@@ -66,7 +66,7 @@ def problem_with(value: Any, schema: Any) -> str | None:
         return problem_of(value, _without_patterns(schema))
     except (referencing.exceptions.Unresolvable, jsonschema.SchemaError, jsonschema.exceptions.UnknownType) as e:
         return f"its schema is not valid: {str(e).splitlines()[0][:200]}"
-    except (TypeError, ValueError, AttributeError, KeyError) as e:  # keywords of a wrong form
+    except (TypeError, ValueError, AttributeError, KeyError, ArithmeticError, RecursionError) as e:  # keywords of a wrong form
         return f"its schema is not valid: {type(e).__name__}: {str(e)[:200]}"
 
 

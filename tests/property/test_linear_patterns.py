@@ -29,7 +29,7 @@ from batos.errors import Unreadable
 from batos.memory import readers
 from batos.memory.chunking import ChunkLimits, pieces
 from batos.memory.question import parse_question
-from batos.memory.tokenizer import words
+from batos.memory.tokenizer import subject_of, words
 from batos.mind import answer_checks, router
 from batos.mind.codex import load_codex
 
@@ -313,6 +313,7 @@ WHOLE: dict[str, Callable[[str], object]] = {
     **{f"reading {name}": _read(name) for name in ("a.md", "a.txt", "a.html", "a.py", "a.csv", "a.ics", "a.eml", "a.rtf", "a.opml")},
     "cutting": _shelved,
     "words": words,
+    "a subject": subject_of,
     "a question": lambda text: parse_question(text, today=date(2026, 1, 1)),
     "fractal.shares": lambda text: router.shares(text, lambda sentence: {}, 3),
     "the gate": lambda text: answer_checks.fault_of(text, text[:1000]),

@@ -130,6 +130,23 @@ async def test_the_newest_name_comes_first_and_a_forgotten_one_is_not_told(tmp_p
         assert "Kim" not in (await ask(kernel, "who2", "What's my name?"))["text"]
 
 
+async def test_who_says_what_he_wants_to_be_called_is_told_so_when_he_asks_for_his_name(tmp_path: Path) -> None:
+    said = (
+        "Call me Kit.",
+        "Nenn mich Lou.",
+        "Appelle-moi Max.",
+        "Llámame Noé.",
+        "Зови меня Оля.",
+        "叫我小明。",
+        "ケンと呼んでください。",
+        "민수라고 불러 주세요.",
+    )
+    async with mind(tmp_path, FakeInference(), remember_pause_s=0) as kernel:
+        for number, one in enumerate(said):
+            await tell(kernel, one, begin=number)
+            assert one in (await ask(kernel, f"name-{number}", "What's my name?"))["text"]
+
+
 async def test_a_fact_that_only_a_note_tells_is_thought_about(tmp_path: Path) -> None:
     inference = FakeInference()
     note = tmp_path / "home.md"

@@ -151,17 +151,52 @@ def test_lines_of_several_writers_are_read_each_in_its_encoding() -> None:
     assert "only some of its lines" in found.told[0]
 
 
+@pytest.mark.parametrize(("name", "at"), [("cp1252", 1), ("cp1252", 40), ("cp1251", 1), ("cp1251", 40)])
+def test_a_line_of_another_writer_is_read_in_its_encoding_and_not_lost(name: str, at: int) -> None:
+    lines = [TEXTS[name].encode()] * 41
+    lines[at] = TEXTS[name].encode(name)
+    found = charset.decoded(b"".join(lines))
+    assert found.text == TEXTS[name] * 41
+    assert "only some of its lines" in found.told[0]
+
+
+@pytest.mark.parametrize("name", ["iso2022_jp", "iso2022_kr"])
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.999])
+def test_a_bad_byte_in_an_encoding_of_seven_bits_costs_no_more_than_itself(name: str, place: float) -> None:
+    text = (TEXTS["cp932"] if name == "iso2022_jp" else TEXTS["cp949"]) * 30
+    data = text.encode(name)
+    at = int(len(data) * place)
+    found = charset.decoded(data[:at] + b"\xff" + data[at:])
+    assert found.text == text
+    assert "not valid" in found.told[0]
+
+
 @pytest.mark.parametrize(
     ("declared", "name"),
     [
         ("iso-8859-1", "cp1251"), ("us-ascii", "koi8_r"), ("windows-1252", "cp949"), ("gb2312", "big5"),
-        ("shift_jis", "euc_jp"), ("iso-8859-1", "cp1253"), ("iso-8859-1", "iso8859_2"),
+        ("shift_jis", "euc_jp"), ("iso-8859-1", "cp1253"), ("iso-8859-1", "iso8859_2"), ("koi8-r", "cp1251"), ("windows-1251", "koi8_r"),
+        ("windows-1251", "cp1252"), ("koi8-r", "cp1252"), ("windows-1253", "cp1252"), ("gb2312", "cp1252"),
     ],
 )  # fmt: skip
 def test_a_declaration_that_the_bytes_contradict_is_not_believed_and_that_is_told(declared: str, name: str) -> None:
     found = charset.decoded(TEXTS[name].encode(name), declared)
     assert found.text == TEXTS[name]
     assert "contradict" in found.told[0]
+
+
+@pytest.mark.parametrize("name", ["cp1251", "koi8_r", "mac_cyrillic", "iso8859_5"])
+@pytest.mark.parametrize(
+    "text", ["ПРОТОКОЛ ЗАСЕДАНИЯ", "Мощность 5 кВт, ключи у Марии", "Windows и Linux: файл README", "БЮДЖЕТ на 2024 год"]
+)
+def test_a_declaration_of_cyrillic_that_may_be_right_is_believed(name: str, text: str) -> None:
+    assert charset.decoded(text.encode(name), name) == charset.Decoded(text)
+
+
+@pytest.mark.parametrize("declared", ["gb2312", "gb18030", "big5", "euc-kr", "shift_jis"])
+def test_a_few_characters_are_read_as_a_mail_declares_them(declared: str) -> None:
+    text = {"big5": "預算會議", "euc-kr": "예산회의", "shift_jis": "予算会議"}.get(declared, "预算会议")
+    assert charset.decoded(text.encode(declared), declared) == charset.Decoded(text)
 
 
 @pytest.mark.parametrize("text", ["été à Noël déjà", "“”——€€ “”——€€", "Þórður á Íslandi", "¿Qué? ¡Sí! ½ × ¾ °°°°°°"])

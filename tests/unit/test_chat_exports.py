@@ -46,6 +46,8 @@ def said(text: str, name: str = "chat.txt") -> list[tuple[str, str]]:
         ["2023. június 12. 10:15 - ", "2023. június 12. 10:16 - ", "2023. június 13. 21:05 - ", "2023. június 13. 21:06 - "],
         ["12 Ιουνίου 2023 10:15 - ", "12 Ιουνίου 2023 10:16 - ", "13 Ιουνίου 2023 21:05 - ", "13 Ιουνίου 2023 21:06 - "],
         ["2023-06-12T10:15:00Z ", "2023-06-12T10:16:00.123Z ", "2023-06-13T21:05:00+02:00 ", "2023-06-13T21:06:00+0200 "],
+        ["2023-06-12 10 h 15 - ", "2023-06-12 10 h 16 - ", "2023-06-13 21 h 05 - ", "2023-06-13 21 h 06 - "],
+        ["12/06/2023 à 10h15 - ", "12/06/2023 à 10h16 - ", "13/06/2023 à 21h05 - ", "13/06/2023 à 21h06 - "],
         ["12 июня 2023 г. в 10:15 - ", "12 июня 2023 г. в 10:16 - ", "13 июня 2023 г. в 9:05 - ", "13 июня 2023 г. в 9:06 - "],
     ],
 )
@@ -54,6 +56,12 @@ def test_the_time_of_a_message_may_be_written_in_any_language(stamps: list[str])
     found = spoken(text)
     assert [who for _, who in found] == ["مريم", "Ana"] * 2
     assert [day for day, _ in found] == (JUNE if stamps[:2] * 2 != stamps else JUNE[:2] * 2)
+
+
+def test_a_name_may_have_words_in_brackets_behind_it() -> None:
+    name = "Anna Maria von der Heide-Schmidt (Work, Berlin)"
+    text = "".join(f"12/06/2023, 10:1{at} - {who}: word\n" for at, who in enumerate((name, "Bo", name, "Bo")))
+    assert [who for _, who in spoken(text)] == [name, "Bo", name, "Bo"]
 
 
 def test_lines_of_a_message_that_look_like_turns_stay_in_it() -> None:

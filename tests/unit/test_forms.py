@@ -39,6 +39,15 @@ def test_what_is_no_schema_is_refused_with_the_place(schema: Any, message: str) 
         answer_schema.check_schema(schema)
 
 
+def test_a_schema_that_python_cannot_count_or_walk_is_refused_as_any_other() -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(3000):
+        deep = {"type": "array", "items": deep}
+    for odd in (deep, {"type": "string", "pattern": "a{99999999999}"}):
+        with pytest.raises(InvalidInput):
+            answer_schema.check_schema(odd)
+
+
 def test_a_schema_has_a_size() -> None:
     answer_schema.check_schema(CITY)
     with pytest.raises(MessageTooLarge, match="at most 16384"):

@@ -38,6 +38,22 @@ from batos.memory.tokenizer import LONGEST, STOP, content_words, words
         ("葛城", "葛\U000e0100城の鍵"),
         ("bold", "\U0001d401\U0001d428\U0001d425\U0001d41d words"),
         ("น้ำ", "ดื่มน\u0e4d\u0e49\u0e32เยอะ"),
+        ("ıspanak", "ISPANAK ÇORBASI"),
+        ("diyarbakır", "DİYARBAKIR OTOGARI"),
+        ("ışık", "Işık açık"),
+        ("soeur", "ma sœur Anna"),
+        ("smorrebrod", "Smørrebrød med laks"),
+        ("Lodz", "adres: Łódź"),
+        ("Da Nang", "Đà Nẵng"),
+        ("ספר", "מפתח של בית־ספר"),
+        ("كتاب", "کتاب من"),
+        ("علی", "علي في البيت"),
+        ("مدرسه", "في المدرسة مدرسة"),
+        ("അവന്\u200d", "അവൻ വന്നു"),
+        ("हिंदी", "हिन्दी की किताब"),
+        ("चांद", "चाँद"),
+        ("फोन", "फ़ोन नंबर"),
+        ("संबंध", "सम्बन्ध"),
     ],
 )
 def test_a_question_finds_what_is_written_another_way(asked: str, said: str) -> None:
@@ -58,6 +74,7 @@ def test_what_was_indexed_by_an_earlier_version_is_found_under_its_words() -> No
     assert module.former("काल") == ["क", "ल"]
     assert module.former("ทีม") == ["ท", "ม"]
     assert module.former("Miet\xadvertrag") == ["miet", "vertrag"]
+    assert module.former("Łódź, ısı") == ["łodz", "ısı"]
     assert module.former("Das Café, 会议, МОСКВА, schön") == []
 
 

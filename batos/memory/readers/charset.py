@@ -41,6 +41,8 @@ _FEWEST_TWICE = 3  # least number of such pairs in a text that was encoded twice
 _HALVES = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
 _RUN = re.compile(rb"[\x80-\xff]++")
 _KOREAN_MAIL = b"\x1b$)C"  # begins a text in ISO-2022-KR, whose shifts are control characters
+_ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"))
+"""Marks of encodings that have nothing but ASCII bytes."""
 _HEAD = 65536  # bytes at the beginning, the middle and the end of a file that decide on its encoding
 _JUNK_SHARE = 0.01  # share of control characters above which the bytes are not text
 _WORD = re.compile(rf"(?<![!-~])[!-~]{{{WORD_CHARS},}}+")
@@ -48,6 +50,8 @@ _GUESSED = 1 << 18  # bytes that the guess looks at
 _BAD_SHARE = 0.01  # share of bytes beyond ASCII that may be invalid in the encoding of a text: damage, and not another encoding
 _CLEARER = 0.05  # an encoding in which some bytes are invalid must make so much more sense than one in which none is
 _MULTIBYTE = re.compile(r"[^\x00-\x7f\ufffd]")
+_FEWEST_BYTES = 2  # bytes that differ, at least, in the words of another writer
+_SURE_SHARE = 0.9  # least share of letters of one language in lines that are another writer's
 _MIXED, _MIXED_SHARE = 3, 0.1  # least number and share of the characters beyond ASCII in lines of UTF-8, if only some lines are
 _WHOLE = 3  # UTF-8 requires this many well-formed characters for each malformed one
 
@@ -100,6 +104,8 @@ _HIGH_WORD = re.compile(r"[^\W\d_]+|[^\x00-\x7f]")
 _CYRILLIC_WORD = re.compile("[А-ЯЁЄІЇҐа-яёєіїґ][а-яёєіїґ]*|[А-ЯЁЄІЇҐ]+")
 _VOWELS = frozenset("аеёиоуыэюяєії")
 _VOWEL_SHARE = 0.3
+_MORE_VOWELS = 1.1  # a text has so many times more vowels in its own encoding than in another one
+_ASCII_WORD = re.compile("[A-Za-z]")
 _LATIN_9 = re.compile("€|[a-z][œž]|[œž][a-z]")  # other signs than those of Latin 1: no text has its sign of currency
 _WINDOWS = re.compile(rb"[\x80-\x9f]")
 _HIGH, _ALONE = re.compile(rb"[\x80-\xff]"), re.compile(rb"(?<![\x80-\xff])[\x80-\xff]{1,2}(?![\x80-\xff])")
@@ -170,10 +176,13 @@ def _decoded(data: bytes, declared: str) -> Decoded:
         if data.startswith(bom):
             return _by(data, name)
     head = data[:_HEAD]
-    if (wide := _four_bytes(data) or _two_bytes(data)) is not None:
+    narrow = declared and not declared.startswith(("utf-16", "utf-32")) and b"\x00" not in head
+    if not narrow and (wide := _four_bytes(data) or _two_bytes(data)) is not None:
         return wide
-    if _KOREAN_MAIL in head and (found := _strictly(data, "iso2022_kr")) is not None:
-        return Decoded(found)
+    if _KOREAN_MAIL in head:  # before the test for control characters, which shift its letters
+        found = _strictly(data, "iso2022_kr")
+        if (damaged := _in_seven_bits(data) if found is None else Decoded(found)) is not None:
+            return damaged
     if 0 < len(_GAP.findall(data)) <= _GAPS and data[_ARCHIVE] != b"ustar":
         data = _GAP.sub(b"\n", data).lstrip(b"\n")
         head = data[:_HEAD]
@@ -214,10 +223,14 @@ def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
         return Decoded(text, (f"it declares {declared}, which its bytes contradict: read as {guessed}, by guess",))
     if declared and (found := _strictly(data, declared)) is not None:
         return Decoded(found)
+    if (read := _in_seven_bits(data)) is not None:
+        return read
     if cut_off:  # the sample ends in the middle of a character
         return Decoded(data.decode("utf-8", "ignore"))
     if (mended := _strictly(_HALVES.sub(_joined, data).replace(b"\xc0\x80", b""), "utf-8")) is not None:
         return Decoded(mended)
+    if (mixed := _by_whole_lines(data)) is not None:
+        return mixed
     text = data.decode("utf-8", "replace")
     bad, whole = text.count("\ufffd"), len(_MULTIBYTE.findall(text))
     runs = [_strictly(run, "utf-8") is not None for run in _RUN.findall(_sample(data))]
@@ -265,6 +278,34 @@ def _by(data: bytes, name: str) -> Decoded:
         if bad * 10 > len(text):
             raise Unreadable(f"it begins as {name} but is not: {e.reason} at byte {e.start}") from None
         return Decoded(text, (f"{bad} characters in it are not valid in {name}: each shows as \ufffd in its text",))
+
+
+def _in_seven_bits(data: bytes) -> Decoded | None:
+    """Return the text of a file of ASCII bytes and escapes, in which a few other bytes are damage; None for any other."""
+    name = next((name for mark, name in _ESCAPES if mark in data[:_HEAD]), "")
+    if not name or len(_HIGH.findall(data)) > 1 + len(data) * _BAD_SHARE:
+        return None
+    text = _HIGH.sub(b"", data).decode(name, "replace")
+    return Decoded(text, (f"some bytes in it are not valid in {name}: they are left out",)) if _MULTIBYTE.search(text) else None
+
+
+def _by_whole_lines(data: bytes) -> Decoded | None:
+    """Return the text of a file of several writers, in which each line beyond ASCII is either well-formed UTF-8 or has none of it.
+
+    The lines that are not UTF-8 must be words: one byte that is repeated is damage.
+    """
+    lines = data.split(b"\n")
+    others = [line for line in lines if _strictly(line, "utf-8") is None]
+    runs = [run for line in others for run in _RUN.findall(line)]
+    if len(runs) < _MIXED or len(set(b"".join(runs))) < _FEWEST_BYTES or any(_strictly(run, "utf-8") is not None for run in runs):
+        return None
+    valid = sum(len(_MULTIBYTE.findall(text)) for line in lines if (text := _strictly(line, "utf-8")))
+    part = b"\n".join(others)
+    name = _guess(part) if valid >= _MIXED else ""
+    latin = name in (*_LATIN, *_OLD)
+    if not name or (latin and _share_of_letters(_sample(part), name) < _SURE_SHARE) or (not latin and valid < len(runs) * _MIXED_SHARE):
+        return None
+    return _by_lines(data, valid)
 
 
 def _by_lines(data: bytes, chars: int) -> Decoded | None:
@@ -448,7 +489,9 @@ def _contradicting(data: bytes, declared: str) -> str:
     text = part.decode(declared, "replace")
     if declared in _USUAL:
         wrong = not _may_be(part, declared, text) or len(_PRIVATE.findall(text)) * 50 > len(_MULTIBYTE.findall(text))
-        return name if wrong and (name := _guess(data)) != declared else ""
+        return name if wrong and (name := _guess(data)) != declared else _latin_instead(part, text)
+    if declared not in _LATIN and (other := _latin_instead(part, text) or _other_cyrillic(part, declared)):
+        return other
     high = len(_HIGH.findall(part))
     if declared not in _LATIN or high < _FEWEST:
         return ""
@@ -458,6 +501,34 @@ def _contradicting(data: bytes, declared: str) -> str:
     shares = {name: _share_of_letters(part, name) for name in _LATIN}
     best = max(shares, key=lambda name: shares[name])
     return best if shares[declared] <= 0.5 and shares[best] >= 0.9 else ""
+
+
+def _latin_instead(part: bytes, text: str) -> str:
+    """Return the encoding of Western letters, if a text has letters of another script within words of ASCII letters instead."""
+    strange = [at for at, char in enumerate(text) if char > "\u02af" and char.isalpha()]
+    touching = sum(_ASCII_WORD.search(text[max(0, at - 1) : at + 2]) is not None for at in strange)
+    if len(strange) < _MIXED or touching * 3 < 2 * len(strange):
+        return ""
+    shares = {name: _share_of_letters(part, name) for name in _LATIN}
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[best] >= _SURE_SHARE else ""
+
+
+def _other_cyrillic(part: bytes, declared: str) -> str:
+    """Return another Cyrillic encoding than the declared one, if capitals stand within words in that one, and vowels are few."""
+    text = part.decode(declared, "replace") if declared in _CYRILLIC or declared == "koi8-r" else ""
+    name = _cyrillic(part) if _TURNED.search(text) else ""
+    other = part.decode(name, "replace") if name else ""
+    vowels, letters = _vowels(other)
+    if not name or _TURNED.search(other) or vowels < max(_VOWEL_SHARE * letters, _MORE_VOWELS * _vowels(text)[0]):
+        return ""
+    return _refined(part, name)
+
+
+def _vowels(text: str) -> tuple[int, int]:
+    """Return how many vowels of Cyrillic a text has, and how many letters."""
+    letters = [char for char in text.lower() if "а" <= char <= "ї"]
+    return sum(char in _VOWELS for char in letters), len(letters)
 
 
 def _guess(data: bytes) -> str:

@@ -32,7 +32,7 @@ _DATE = (
     r"|\d{1,2}\.?[ ](?:de[ ])?[^\W\d_]{3,12}\.?,?(?:[ ]de)?[ ]\d{4}|\d{1,2}-[^\W\d_]{3,10}\.?-\d{2,4}(?!\d)"
     r"|[^\W\d_]{3,10}\.?[ ]\d{1,2},[ ]\d{4}|\d{4}\.?[ ][^\W\d_]{3,12}\.?[ ]\d{1,2}\.?)(?:\([^()\n]{1,6}\))?"
 )
-_CLOCK = r"\d{1,2}[:.]\d\d(?:[:.]\d\d)?"
+_CLOCK = r"(?:\d{1,2}[:.]\d\d(?:[:.]\d\d)?|\d{1,2}[ ]?h[ ]?\d\d(?!\w))"
 _TIME = (
     rf"(?:[AaPp][Mm][ ]|[上下]午|午[前後]|오[전후][ ])?{_CLOCK}"
     r"(?:[ ]?[AaPp]\.?[ ]?[Mm]\.?|(?:\.\d{1,6})?(?:Z|[ ]?[+-]\d\d:?\d\d)(?![\w:]))?"
@@ -60,6 +60,8 @@ _NOTICES = ("***", "-!-", "-->", "<--", "--\t")
 _QUOTES = ("“”", "„“", "«»", "「」", "‘’", '""')
 _FROM_TO = re.compile(r"From[ ]{1,3}(?P<name>[^\n:]{1,60}?)(?:[ ]{1,3}to[ ]{1,3}[^\n:]{1,60})?\Z")
 """Matches what Zoom writes for a name."""
+_BESIDE_NAME = re.compile(r"\([^()]{1,40}\)")
+"""Matches what a contact has behind its name: firm, town, or whose mother it is."""
 _PHONE = re.compile(r"[+(]?[\d ()/.-]{6,24}\Z")
 _LINE_CHARS = 240  # characters of the start of a line that are looked at
 _HEADING_CHARS = 80  # greatest number of characters of a line that dates a session
@@ -201,7 +203,7 @@ def _name(words: str) -> str:
     if any(marks[0] in name and sum(char in marks for char in name) % 2 for marks in _QUOTES):
         return ""  # a notice that quotes: Anna changed the subject to "Party: June"
     is_name = any(char.isalpha() or unicodedata.category(char) == "So" for char in name) or _PHONE.match(name) is not None
-    return name if is_name and len(name.split()) <= _WORDS else ""
+    return name if is_name and len(_BESIDE_NAME.sub(" ", name).split()) <= _WORDS else ""
 
 
 def _sessions(lines: list[str], marks: list[_Begins | None], order: str) -> list[DraftPart]:

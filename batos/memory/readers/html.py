@@ -52,8 +52,9 @@ _TAGS = re.compile(r"<([a-zA-Z][\w:.-]*+)([^<>]*+)>")
 _TEMPLATES = re.compile(r"<(/?)template\b[^<>]*+>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*+)")
 _HIDDEN = re.compile(
-    r"(?:^|;)(?:display:none|visibility:(?:hidden|collapse)|opacity:0(?![.\d])|mso-hide:all|clip:rect\(0(?:px)?[, ]?0(?:px)?[, ]?0"
-    r"|(?:left|top|right|text-indent):-\d{4})"
+    r"(?:^|;)(?:display:none|(?:content-)?visibility:(?:hidden|collapse)|opacity:(?:0(?:\.0{0,8})?|\.0{1,8})%?(?![.\d])|mso-hide:all"
+    r"|clip:rect\(0(?:px)?[, ]?0(?:px)?[, ]?0|clip-path:(?:inset\((?:[5-9]\d|100)%|circle\(0[^.\d])|transform:scale(?:3d)?\(0[^.\d]"
+    r"|(?:left|top|right|text-indent):-(?:\d{4}|\d{3}(?:r?em|ch)|999px))"
 )
 """Matches declarations of a style, without blanks, that keep text from who looks at a page."""
 _FLAT = re.compile(r"(?:^|;)(?:max-)?(?:height|width):0(?:px)?(?=;|!|$)")  # with what overflows it hidden
@@ -464,6 +465,8 @@ class _Page:
         elif tag == "li":
             mark = "- "
             if self._lists and self._lists[-1][0]:
+                if about := node.attributes.get("value"):
+                    self._lists[-1][1] = _number(about)
                 mark = f"{self._lists[-1][1]}. "
                 self._lists[-1][1] += 1
             self._before = "  " * min(8, max(0, len(self._lists) - 1)) + mark
