@@ -415,6 +415,63 @@ async def test_a_call_goes_where_its_arguments_belong(api: _Api) -> None:
     await made.close()
 
 
+EMPTY, TEXT, LIST, OBJECT = "", "blue", ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
+
+
+@pytest.mark.parametrize(
+    ("style", "explode", "value", "written"),
+    [
+        ("matrix", False, EMPTY, ";color"),
+        ("matrix", False, TEXT, ";color=blue"),
+        ("matrix", False, LIST, ";color=blue,black,brown"),
+        ("matrix", False, OBJECT, ";color=R,100,G,200,B,150"),
+        ("matrix", True, EMPTY, ";color"),
+        ("matrix", True, TEXT, ";color=blue"),
+        ("matrix", True, LIST, ";color=blue;color=black;color=brown"),
+        ("matrix", True, OBJECT, ";R=100;G=200;B=150"),
+        ("label", False, TEXT, ".blue"),
+        ("label", False, LIST, ".blue,black,brown"),
+        ("label", False, OBJECT, ".R,100,G,200,B,150"),
+        ("label", True, TEXT, ".blue"),
+        ("label", True, LIST, ".blue.black.brown"),
+        ("label", True, OBJECT, ".R=100.G=200.B=150"),
+        ("simple", False, TEXT, "blue"),
+        ("simple", False, LIST, "blue,black,brown"),
+        ("simple", False, OBJECT, "R,100,G,200,B,150"),
+        ("simple", True, TEXT, "blue"),
+        ("simple", True, LIST, "blue,black,brown"),
+        ("simple", True, OBJECT, "R=100,G=200,B=150"),
+        ("matrix", False, 3, ";color=3"),
+        ("label", False, 3, ".3"),
+        ("simple", False, ["a,b", "c;d=e"], "a%2Cb,c%3Bd%3De"),
+        ("matrix", True, {"a=b": "c;d"}, ";a%3Db=c%3Bd"),
+    ],
+)
+async def test_a_parameter_stands_in_a_path_in_the_style_that_the_document_says(
+    api: _Api, style: str, explode: bool, value: Any, written: str
+) -> None:
+    about = {"name": "color", "in": "path", "required": True, "style": style, "explode": explode, "schema": {}}
+    api.document = json.dumps(document({"/y{color}/z": {"get": {"parameters": [about]}}}, servers=[{"url": "/"}])).encode()
+    made = connector(f"{api.place}/openapi.yaml")
+    (tool,) = await made.tools()
+    await (await made.prepare(tool, {"color": value})).send(Delivery(""))
+    assert [path for _, path, _, _ in api.asked] == [f"/y{written}/z"]
+    await made.close()
+
+
+@pytest.mark.parametrize("style", ["matrix", "label", "simple"])
+@pytest.mark.parametrize("explode", [True, False])
+@pytest.mark.parametrize("value", [".", "..", "../x", "a/b", "\\", ["a", "b/c"], {"a/b": "c"}, {"a": "../c"}])
+async def test_no_style_lets_a_value_lead_to_another_path(api: _Api, style: str, explode: bool, value: Any) -> None:
+    about = {"name": "v", "in": "path", "required": True, "style": style, "explode": explode, "schema": {}}
+    api.document = json.dumps(document({"/y/{v}": {"get": {"parameters": [about]}}}, servers=[{"url": "/"}])).encode()
+    made = connector(f"{api.place}/openapi.yaml")
+    (tool,) = await made.tools()
+    with pytest.raises(InvalidInput, match="cannot be a part of a path"):
+        await made.prepare(tool, {"v": value})
+    await made.close()
+
+
 async def test_another_origin_has_to_be_named(api: _Api) -> None:
     api.document = json.dumps(document({"/a": {"get": {}}}, servers=[{"url": "https://other.example/v1"}])).encode()
     with pytest.raises(EgressRefused, match="option server"):
