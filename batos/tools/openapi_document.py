@@ -29,9 +29,9 @@ PARAMETERS = 500
 """Greatest number of parameters that an operation or a path lists."""
 DEEPEST = 6
 """Greatest depth of a schema, references included."""
-_METHODS = {"get": READS, "head": READS, "options": READS, "put": IDEMPOTENT, "delete": IDEMPOTENT, "post": ACTS, "patch": ACTS}
+_METHODS = {"get": READS, "put": IDEMPOTENT, "delete": IDEMPOTENT, "post": ACTS, "patch": ACTS}
 _KEY_HEADER = re.compile(r"(x-)?idempotency-?key\Z", re.IGNORECASE)
-_SHOWN = ("head", "options")  # operations that tell a model nothing
+_UNSENT = ("head", "options", "trace")  # operations that tell a model nothing
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _PLAIN = (
     "enum", "const", "default", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -141,6 +141,9 @@ def read(
     hidden = (*skipped, *openapi_security.query_keys(document))
     for path, method, shared, given in _operations(document, schemas):
         where = f"{method.upper()} {path}"
+        if method in _UNSENT:
+            left_out.append(f"{where}: its method is {method.upper()}, which is not sent; {', '.join(map(str.upper, _METHODS))} are")
+            continue
         try:
             operation = schemas.resolved(given)
             if not isinstance(operation, Mapping):
@@ -195,11 +198,9 @@ def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tupl
         item = schemas.resolved(item or {})
         if not isinstance(item, Mapping):
             raise InvalidInput(f"the OpenAPI document is broken: the path {shown(path)} is not an object")
-        for method in _METHODS:
-            operation = item.get(method)
-            if operation is None or method in _SHOWN:
-                continue
-            yield path, method, item, operation
+        for method in (*_METHODS, *_UNSENT):
+            if (operation := item.get(method)) is not None:
+                yield path, method, item, operation
 
 
 def _own_servers(document: Mapping[str, Any], place: str) -> set[str]:

@@ -169,6 +169,13 @@ def test_what_cannot_be_sent_is_left_out_and_told() -> None:
     assert "multipart/form-data" in found.left_out[0]
 
 
+def test_operations_whose_method_is_not_sent_are_named() -> None:
+    found = openapi_document.read(document({"/a": {"get": {}, "head": {}, "options": {}, "trace": {}, "x-own": {}}}), BASE)
+    assert [tool.name for tool in found.tools] == ["get_a"]
+    assert [one.partition(":")[0] for one in found.left_out] == ["HEAD /a", "OPTIONS /a", "TRACE /a"]
+    assert found.left_out[0] == "HEAD /a: its method is HEAD, which is not sent; GET, PUT, DELETE, POST, PATCH are"
+
+
 def test_one_broken_operation_does_not_take_the_others_away() -> None:
     lost = {"get": with_body({"$ref": "#/components/schemas/None"})}
     split = {"get": {"$ref": "resources/b.yml"}}
