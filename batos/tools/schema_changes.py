@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from batos.tools.definitions import ToolDefinition
 
+READING = 2
+"""Number of the present rules by which documents are read; higher where they keep more of a document than before."""
 _DEEPEST = 12
 
 
@@ -22,6 +25,25 @@ def why_unfit(before: ToolDefinition, after: ToolDefinition | None) -> str:
     if why := _missing(before.parameters, after.parameters, "the argument"):
         return why
     return _missing(before.result, after.result, "the field") if before.result is not None else ""
+
+
+def differs_by_reading(before: ToolDefinition, after: ToolDefinition) -> bool:
+    """Return True if two definitions differ in nothing but what the rules before `READING` did not keep: which fields are required."""
+    return before.pin() != after.pin() and _as_first_read(before).pin() == _as_first_read(after).pin()
+
+
+def _as_first_read(tool: ToolDefinition) -> ToolDefinition:
+    return replace(tool, parameters=_without_needs(tool.parameters), result=_without_needs(tool.result))
+
+
+def _without_needs(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return [_without_needs(one) for one in schema] if isinstance(schema, list) else schema
+    kept = {name: one for name, one in schema.items() if name not in ("required", "dependentRequired", "allOf")}
+    made = {name: one if name in ("enum", "const", "default") else _without_needs(one) for name, one in kept.items()}
+    if isinstance(parts := schema.get("properties"), Mapping):
+        made["properties"] = {name: _without_needs(one) for name, one in parts.items()}
+    return made
 
 
 def _missing(before: Any, after: Any, what: str, at: str = "", depth: int = 0) -> str:

@@ -413,6 +413,58 @@ async def test_where_the_api_changed_a_method_that_still_fits_stays_and_another_
     assert len(asked) == 1
 
 
+async def test_what_a_later_version_reads_out_of_the_same_document_is_taken_and_another_document_is_not(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    now = taking(sku={"type": "string"}, count={"type": "integer"})
+    body = {"allOf": [{"anyOf": [{"required": ["id"]}]}], "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    order = replace(ORDER, parameters={**now, "required": ["sku"]}, result=answered({**body, "type": "object"}))
+    before = replace(ORDER, parameters={**now, "required": []}, result=answered({"type": "object", "properties": body["properties"]}))
+    shop.offered = [LIST, before]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    writing(inference, BUY)
+    await lesson(kernel, "t2", "buy_cheapest_", {"args": [], "result": 7})
+
+    def read_earlier(root: Any) -> None:
+        root["lobby"].tools.shop._slots["kind"] = "openapi"
+
+    await kernel.image.system(read_earlier)
+    shop.offered = [replace(LIST, description="Other words."), order]
+    found = await toolbox.test("shop")
+    assert [one.name for one in found.suspended] == ["listTeas"], "what the document says otherwise is still asked about"
+    assert found.tool("order").parameters["required"] == ["sku"]
+    assert (doubts(kernel, "first_"), doubts(kernel, "buy_cheapest_")) == ([], [])
+    shop.offered = [LIST, replace(order, parameters=now)]
+    found = await toolbox.test("shop")
+    assert [one.name for one in found.suspended] == ["order"], "it was read so once, and the document has changed since"
+
+
+async def test_a_method_that_lacks_what_a_later_version_knows_to_be_required_is_doubted(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    needs = taking(sku={"type": "string"}, count={"type": "integer"})
+    shop.offered = [LIST, replace(ORDER, parameters={**needs, "required": ["sku"]})]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+
+    def read_earlier(root: Any) -> None:
+        root["lobby"].tools.shop._slots["kind"] = "openapi"
+
+    await kernel.image.system(read_earlier)
+    shop.offered = [LIST, replace(ORDER, parameters=needs)]
+    assert (await toolbox.test("shop")).suspended == ()
+    assert doubts(kernel, "buy_cheapest_") == ["shop.order has changed: it needs the argument count now"]
+
+
 @pytest.mark.parametrize(
     ("after", "why"),
     [

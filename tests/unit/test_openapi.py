@@ -19,6 +19,7 @@ from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
 from batos.tools import openapi_document
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolDefinition, ToolLimits, check_definitions
 from batos.tools.openapi import OpenApiConnector
+from batos.tools.toolbox import check_arguments
 
 BASE = "https://api.example.org/v1"
 
@@ -101,6 +102,72 @@ def test_any_graph_of_references_is_read_within_its_bound(edges: list[list[int]]
     assert "$ref" not in json.dumps(found.tools[0].parameters)
     Draft202012Validator.check_schema(found.tools[0].parameters)
     assert found.nodes <= 2 * openapi_document.NODES
+
+
+ITEM = {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}, "id": {"readOnly": True}}}
+SHARED = {"$ref": "#/components/schemas/Item"}
+
+
+def takes(schema: dict[str, Any], arguments: dict[str, Any], required: bool = True) -> bool:
+    """Return True if an operation with such a body takes these arguments."""
+    body = {"required": required, "content": {"application/json": {"schema": schema}}}
+    (tool,) = tools_of({"/orders": {"post": {"requestBody": body}}}, components={"schemas": {"Item": ITEM}}).values()
+    try:
+        check_arguments("api.order", tool, arguments)
+    except InvalidInput:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**ITEM, "required": ["sku", "id"]},
+        {"allOf": [SHARED, {"required": ["sku", "id", "gone"]}]},
+        {"allOf": [{"required": ["sku"]}, SHARED]},
+        {"allOf": [SHARED], "required": ["sku"]},
+        {"allOf": [{"allOf": [{"required": ["sku"]}]}, {"allOf": [SHARED]}]},
+        {**SHARED, "required": ["sku"]},
+    ],
+)
+def test_what_a_body_requires_is_kept_wherever_its_schema_says_so(schema: dict[str, Any]) -> None:
+    assert not takes(schema, {})
+    assert not takes(schema, {"count": 1})
+    assert takes(schema, {"sku": "tea"})
+    assert takes(schema, {}, required=False), "a body that is not required may be left out whole"
+    assert not takes(schema, {"count": 1}, required=False), "and is whole where a field of it is given"
+    assert takes(schema, {"count": 1, "sku": "tea"}, required=False)
+
+
+def test_the_required_fields_of_a_body_that_may_be_left_out_come_together() -> None:
+    schema = {"properties": {name: {"type": "string"} for name in "abcd"}, "required": ["a", "b", "c"]}
+    for names, fits in (("", True), ("d", False), ("a", False), ("ab", False), ("bcd", False), ("abc", True), ("abcd", True)):
+        assert takes(schema, dict.fromkeys(names, "x"), required=False) is fits, names
+    many = {"properties": {f"p{n}": {} for n in range(280)}, "required": [f"p{n}" for n in range(250)]}
+    body = {"requestBody": {"content": {"application/json": {"schema": many}}}}
+    assert len(json.dumps(tools_of({"/a": {"post": body}})["post_a"].parameters)) < 20_000
+
+
+@pytest.mark.parametrize("word", ["oneOf", "anyOf"])
+def test_one_of_several_required_fields_has_to_be_there(word: str) -> None:
+    either = {word: [{"required": ["sku"]}, {"type": "object", "required": ["count"]}]}
+    for schema in ({**ITEM, **either}, {"allOf": [SHARED, either]}, {"allOf": [either], "properties": ITEM["properties"]}):
+        assert not takes(schema, {"body": {}})
+        assert takes(schema, {"body": {"sku": "tea"}})
+        assert takes(schema, {"body": {"count": 1}})
+        assert takes(schema, {"body": {"sku": "tea", "count": 1}}) is (word == "anyOf")
+    both = {"allOf": [{**ITEM, **either}, {word: [{"required": ["count"]}]}]}
+    assert not takes(both, {"body": {"sku": "tea"}})
+    assert takes(both, {"body": {"count": 1}})
+
+
+def test_what_the_fields_of_two_parts_require_is_merged() -> None:
+    street = {"type": "object", "properties": {"street": {}, "town": {}}}
+    schema = {"allOf": [{"properties": {"at": street}}, {"properties": {"at": {"required": ["street"]}}}]}
+    assert not takes(schema, {"at": {}})
+    assert takes(schema, {"at": {"street": "x"}})
+    free = {"properties": {"at": {"type": "object", "required": ["street"]}}}
+    assert not takes(free, {"at": {}}), "an object of free fields has to have it, too"
 
 
 def test_definitions_that_a_schema_brings_along_are_found() -> None:
