@@ -161,10 +161,22 @@ def read_arguments(
         value = fit.value if fit is not None else taking.otherwise()
         if value is not None and problem_with(value, {**taking.of.schema, **_definitions(schema)}) is None:
             arguments = merged(arguments, taking.of.path, value)
-    open_ = tuple(one.path for one in parameters if one.required and not _has(arguments, one.path))
+    together = _together(arguments, schema)
+    open_ = tuple(one.path for one in parameters if (one.required or one.path in together) and not _has(arguments, one.path))
     needed = [(one, fit) for one, fit in zip(takes, chosen, strict=True) if one.of.required]
     sure = sum(fit is not None and fit.score >= _EVIDENT for _, fit in needed)
     return ArgumentReading(_complete(arguments, schema, schema), open_, sure / len(needed) if needed else 0.5)
+
+
+def _together(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> set[Path]:
+    """Return the arguments that those which are given ask for (`dependentRequired`), with what these ask for in turn."""
+    asks, found, left = schema.get("dependentRequired"), set[Path](), list(arguments)
+    while left and isinstance(asks, Mapping):
+        for one in asks.get(left.pop()) or ():
+            if (one,) not in found:
+                found.add((one,))
+                left.append(one)
+    return found
 
 
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ user accepts it. So a server cannot put another tool into the place of the one t
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,9 +26,10 @@ from batos.objects import Method, Root, UvmObject, parents_of
 from batos.tools import schema_changes
 from batos.tools.definitions import KINDS, NAME, ConnectionSpec, ToolDefinition, identifier, named
 
-SLOTS = ("kind", "place", "options", "pinned", "offered", "changes", "sought_by", "on")
+SLOTS = ("kind", "place", "options", "pinned", "offered", "changes", "sought_by", "on", "read_as")
 """Slots in which a connection is kept."""
 _DIFF_LINES = 40
+_WORD = re.compile(r"\w+")
 _REMEMBERED = 50  # removed connections
 
 
@@ -162,6 +164,8 @@ def add(root: Root, spec: ConnectionSpec, tools: Sequence[ToolDefinition]) -> No
     made._slots["pinned"] = _text_of(tools)
     if spec.on:
         made._slots["on"] = spec.on
+    if spec.kind == "openapi":
+        made._slots["read_as"] = schema_changes.READING
     holder._slots[spec.name] = made
 
 
@@ -181,11 +185,28 @@ def remove(root: Root, name: str) -> None:
 def offer(root: Root, name: str, tools: Sequence[ToolDefinition]) -> str:
     """System transaction: record what a connection offers now. Return the difference from what was pinned; "" if there is none."""
     one = _held(root, name)
+    if one.kind == "openapi" and one._slots.get("read_as", 1) != schema_changes.READING:
+        _pin_as_read_now(root, one, {tool.name: tool for tool in tools})
     changes = _difference(_definitions(one.pinned), tools)
     offered = _text_of(tools) if changes else "[]"
     if (one.offered, one.changes) != (offered, changes):
         one._slots["offered"], one._slots["changes"] = offered, changes
     return changes
+
+
+def _pin_as_read_now(root: Root, one: UvmObject, offered: Mapping[str, ToolDefinition]) -> None:
+    """Pin anew what an earlier version read otherwise out of the same document: its user has accepted that document.
+
+    A method is doubted where it needs an argument now that its text does not even name.
+    """
+    pinned = {tool.name: tool for tool in _definitions(one.pinned)}
+    again = {
+        name: offered[name] for name, tool in pinned.items() if name in offered and schema_changes.differs_by_reading(tool, offered[name])
+    }
+    if again:
+        _doubt_methods(root, one.name, {name: pinned[name] for name in again}, list(again.values()), unless_named=True)
+        one._slots["pinned"] = _text_of([again.get(name, tool) for name, tool in pinned.items()])
+    one._slots["read_as"] = schema_changes.READING
 
 
 def accept(root: Root, name: str) -> int:
@@ -197,9 +218,14 @@ def accept(root: Root, name: str) -> int:
     return len(_definitions(one.pinned))
 
 
-def _doubt_methods(root: Root, name: str, before: Mapping[str, ToolDefinition], after: Sequence[ToolDefinition]) -> None:
+def _doubt_methods(
+    root: Root, name: str, before: Mapping[str, ToolDefinition], after: Sequence[ToolDefinition], unless_named: bool = False
+) -> None:
     """Record a doubt about each connection's method that was written for an operation which changed so that its calls may not fit any
-    more."""
+    more.
+
+    :param unless_named: True to leave out methods whose text names all arguments that are needed now.
+    """
     now = {tool.name: tool for tool in after}
     why = {f"{name}.{tool}": schema_changes.why_unfit(one, now.get(tool)) for tool, one in before.items()}
     for holder in root["lobby"].tools._slots.values():
@@ -208,9 +234,15 @@ def _doubt_methods(root: Root, name: str, before: Mapping[str, ToolDefinition], 
             if not isinstance(method, Method):
                 continue
             for tool, _ in dict(method.provenance).get("operations", ()):
-                if reason := why.get(tool, ""):
+                reason = why.get(tool, "")
+                if reason and not (unless_named and _names_needed(method, before[tool.partition(".")[2]], now[tool.partition(".")[2]])):
                     doubt = Doubt(method.version, method.digest, time.time(), f"{tool} changed", f"{tool} has changed: {reason}")
                     method_doubts.record(root, holder._p_oid, selector, doubt)
+
+
+def _names_needed(method: Method, before: ToolDefinition, after: ToolDefinition) -> bool:
+    asked = set(after.parameters.get("required") or ()) - set(before.parameters.get("required") or ())
+    return set(_WORD.findall(method.source)) >= {identifier(one) for one in asked}
 
 
 def _held(root: Root, name: str) -> UvmObject:

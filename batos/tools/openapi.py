@@ -166,7 +166,7 @@ def request_of(details: Mapping[str, Any], arguments: Mapping[str, Any], sender:
     for about in details["sent"]:
         value = arguments.get(about["argument"])
         if about["in"] == "path":
-            path = path.replace(f"{{{about['name']}}}", _path_part(about["argument"], value))
+            path = path.replace(f"{{{about['name']}}}", _path_part(about, value))
         elif value is not None:
             pairs += _pairs(about, value)
     content, kind = _content(details.get("body"), arguments)
@@ -188,11 +188,32 @@ def _left_out(reading: openapi_document.OpenApiReading) -> list[str]:
     return [f"{count} of {count + len(reading.tools)} operations are left out: {said}{more}"]
 
 
-def _path_part(name: str, value: Any) -> str:
-    text = ",".join(map(plain, value)) if isinstance(value, list) else "" if value is None or isinstance(value, dict) else plain(value)
-    if text in ("", ".", "..") or "/" in text or "\\" in text:
-        raise InvalidInput(f"{name}: {shown(value)} cannot be a part of a path; allowed are text without slashes, not . or .., and numbers")
-    return urllib.parse.quote(text, safe="")
+def _path_part(about: Mapping[str, Any], value: Any) -> str:
+    """Return what stands in a path for one parameter, in the style that the document says, as RFC 6570 expands it.
+
+    :raises InvalidInput: if the value could lead to another path.
+    """
+    style, many, keyed = about.get("style"), isinstance(value, dict | list), isinstance(value, dict)
+    if style == "json" and many:
+        value, many, keyed = json.dumps(value, ensure_ascii=False), False, False
+    given = value.items() if keyed else (("", one) for one in (value if many else [value]))
+    pairs = [(str(key), plain(one)) for key, one in given if one is not None]
+    name, quoted = about["name"], [[urllib.parse.quote(text, safe="") for text in pair] for pair in pairs]
+    if many and about.get("explode") is True:
+        parts = [f"{key}={text}" if keyed else f"{name}={text}" if style == "matrix" else text for key, text in quoted]
+    else:
+        between = urllib.parse.quote(_DELIMITERS.get(str(style), ","), safe=",")
+        whole = between.join(text for pair in quoted for text in pair[not keyed :])
+        parts = [f"{name}={whole}"] if style == "matrix" else [whole]
+    if style == "matrix":
+        made = "".join(f";{part.removesuffix('=')}" for part in parts)
+    else:
+        made = "".join(f".{part}" for part in parts) if style == "label" else ",".join(parts)
+    unsafe = any("/" in text or "\\" in text for pair in pairs for text in pair) or [text for _, text in pairs] in (["."], [".."])
+    if unsafe or not made.strip("."):
+        what = f"{about['argument']}: {shown(value)} cannot be a part of a path"
+        raise InvalidInput(f"{what}; allowed are text without slashes, not . or .., and numbers")
+    return made
 
 
 def _pairs(about: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:

@@ -29,9 +29,9 @@ PARAMETERS = 500
 """Greatest number of parameters that an operation or a path lists."""
 DEEPEST = 6
 """Greatest depth of a schema, references included."""
-_METHODS = {"get": READS, "head": READS, "options": READS, "put": IDEMPOTENT, "delete": IDEMPOTENT, "post": ACTS, "patch": ACTS}
+_METHODS = {"get": READS, "put": IDEMPOTENT, "delete": IDEMPOTENT, "post": ACTS, "patch": ACTS}
 _KEY_HEADER = re.compile(r"(x-)?idempotency-?key\Z", re.IGNORECASE)
-_SHOWN = ("head", "options")  # operations that tell a model nothing
+_UNSENT = ("head", "options", "trace")  # operations that tell a model nothing
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _PLAIN = (
     "enum", "const", "default", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -141,6 +141,9 @@ def read(
     hidden = (*skipped, *openapi_security.query_keys(document))
     for path, method, shared, given in _operations(document, schemas):
         where = f"{method.upper()} {path}"
+        if method in _UNSENT:
+            left_out.append(f"{where}: its method is {method.upper()}, which is not sent; {', '.join(map(str.upper, _METHODS))} are")
+            continue
         try:
             operation = schemas.resolved(given)
             if not isinstance(operation, Mapping):
@@ -195,11 +198,9 @@ def _operations(document: Mapping[str, Any], schemas: _Schemas) -> Iterator[tupl
         item = schemas.resolved(item or {})
         if not isinstance(item, Mapping):
             raise InvalidInput(f"the OpenAPI document is broken: the path {shown(path)} is not an object")
-        for method in _METHODS:
-            operation = item.get(method)
-            if operation is None or method in _SHOWN:
-                continue
-            yield path, method, item, operation
+        for method in (*_METHODS, *_UNSENT):
+            if (operation := item.get(method)) is not None:
+                yield path, method, item, operation
 
 
 def _own_servers(document: Mapping[str, Any], place: str) -> set[str]:
@@ -250,11 +251,13 @@ class _Schemas:
         depth: int = 0,
         inside: frozenset[str] = frozenset(),
         around: tuple[Mapping[str, Any], ...] = (),
+        part: bool = False,
     ) -> dict[str, Any]:
         """Return a JSON schema without references; {}, which allows all, where it is cut off.
 
         :param inside: references that the node stands in: another one to them is circular.
         :param around: schemas that the node stands in and that have definitions of their own, the innermost last.
+        :param part: True for a part of another schema of the same value, which may require what the others name.
         """
         self.nodes += 1
         self._left -= 1
@@ -275,28 +278,28 @@ class _Schemas:
             node = {**found, **{name: value for name, value in node.items() if name != "$ref"}}
         made = _facts(node)
 
-        def inner(part: Any) -> dict[str, Any]:
-            return self.schema(part, response=response, depth=depth + 1, inside=inside, around=around)
+        def inner(one: Any, part: bool = False) -> dict[str, Any]:
+            return self.schema(one, response=response, depth=depth + 1, inside=inside, around=around, part=part)
 
         if isinstance(properties := node.get("properties"), Mapping):
             hidden = "writeOnly" if response else "readOnly"
             kept = ((str(name), part) for name, part in properties.items() if not (isinstance(part, Mapping) and part.get(hidden) is True))
-            made["properties"] = {name: inner(part) for name, part in itertools.islice(kept, max(0, self._left))}
+            made["properties"] = {name: inner(one) for name, one in itertools.islice(kept, max(0, self._left))}
             made.setdefault("type", "object")
-            if required := [name for name in _texts(node.get("required")) if name in made["properties"]]:
-                made["required"] = required
+        if required := _texts(node.get("required")):
+            made["required"] = list(dict.fromkeys(required))
         if isinstance(node.get("items"), Mapping):
             made["items"] = inner(node["items"])
         if isinstance(more := node.get("additionalProperties"), Mapping | bool):
             made["additionalProperties"] = inner(more) if isinstance(more, Mapping) else more
         for word in _CHOICES:
             if isinstance(parts := node.get(word), list) and parts:
-                made[word] = [inner(part) for part in parts[: max(1, self._left)]]
-        for part in node["allOf"][: max(1, self._left)] if isinstance(node.get("allOf"), list) else ():
-            made = _both(made, inner(part))
+                made[word] = [inner(one, part=True) for one in parts[: max(1, self._left)]]
+        for one in node["allOf"][: max(1, self._left)] if isinstance(node.get("allOf"), list) else ():
+            made = _both(made, inner(one, part=True))
         if "allOf" in node and "properties" in made:
             made.pop("additionalProperties", None)  # each part would refuse what the others allow
-        return made
+        return made if part else _without_unnamed(made)
 
     def _found(self, ref: str, around: Sequence[Mapping[str, Any]]) -> tuple[str, Any]:
         """Return what a reference refers to, with a name of its own: in the document, else in the innermost schema around it that has it.
@@ -330,6 +333,7 @@ class _Operation:
         self._skipped = frozenset(skipped)
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
+        self._together: dict[str, list[str]] = {}
         self._key_header = ""
         self.unsent: list[tuple[str, str]] = []
         """place and name of the headers and cookies that it requires: the connection gives them"""
@@ -359,6 +363,8 @@ class _Operation:
         schema: dict[str, Any] = {"type": "object", "properties": self._properties, "additionalProperties": False}
         if self._required:
             schema["required"] = list(dict.fromkeys(self._required))
+        if self._together:
+            schema["dependentRequired"] = self._together
         said, place = _said(operation), f"{self._method.upper()} {self._path}"
         if not said or _says_nothing(said, operation.get("operationId"), self._path):
             said = f"{said}: {place}" if said else place
@@ -444,14 +450,21 @@ class _Operation:
         self._details["body"] = {"type": kind, "whole": argument, "required": needed}
 
     def _fields(self, schema: Mapping[str, Any], needed: bool) -> dict[str, str]:
-        """Make each property of a body a parameter; return the properties by their parameters."""
+        """Make each property of a body a parameter; return the properties by their parameters.
+
+        Where the body may be left out, each of its fields asks for one that it requires, and these for one another in a circle.
+        """
         fields: dict[str, str] = {}
-        required = set(schema.get("required") or ())
         for name, part in schema["properties"].items():
             fields[argument := self._argument(name, "body")] = name
             self._properties[argument] = part
-            if needed and name in required:
-                self._required.append(argument)
+        required = set(schema.get("required") or ())
+        asked = [argument for argument, name in fields.items() if name in required]
+        if needed:
+            self._required += asked
+        elif asked:
+            next_ = dict(zip(asked, [*asked[1:], asked[0]], strict=True))
+            self._together = {one: [next_.get(one, asked[0])] for one in fields if next_.get(one) != one}
         return fields
 
     def _without_files(self, schema: dict[str, Any]) -> bool:
@@ -584,13 +597,41 @@ def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that asks for what two ask for, as far as flat properties go."""
-    made = {**other, **one}
+    """Return a schema that asks for what two ask for, as far as flat properties and what is required go."""
+    made = _requiring({**other, **one}, one, other)
     if "properties" in one or "properties" in other:
-        made["properties"] = {**other.get("properties", {}), **one.get("properties", {})}
+        had, more = one.get("properties", {}), other.get("properties", {})
+        shared = {name: _without_unnamed(_needing(had[name], more[name])) for name in had if name in more}
+        made["properties"] = {**more, **had, **shared}
         made.setdefault("type", "object")
-    if required := [*one.get("required", ()), *other.get("required", ())]:
-        made["required"] = list(dict.fromkeys(required))
+    further = [{word: other[word]} for word in _CHOICES if word in one and word in other and one[word] != other[word]]
+    if parts := [*one.get("allOf", ()), *other.get("allOf", ()), *further]:
+        made["allOf"] = parts
+    return made
+
+
+def _requiring(made: dict[str, Any], one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    required = [*one.get("required", ()), *other.get("required", ())]
+    return {**made, "required": list(dict.fromkeys(required))} if required else made
+
+
+def _needing(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first of two schemas of a property, with what the second requires of what the first names."""
+    made, parts = _requiring(dict(one), one, other), other.get("properties", {})
+    if "properties" in one:
+        made["properties"] = {name: _needing(part, parts[name]) if name in parts else part for name, part in one["properties"].items()}
+    return made
+
+
+def _without_unnamed(made: dict[str, Any], around: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return a schema that requires no property which neither it nor a schema around it names. One of free fields stays as it is."""
+    names, made = around | made.get("properties", {}).keys(), dict(made)
+    required = [name for name in made.pop("required", ()) if name in names or not names]
+    if required:
+        made["required"] = required
+    for word in (*_CHOICES, "allOf"):
+        if word in made:
+            made[word] = [_without_unnamed(part, names) for part in made[word]]
     return made
 
 

@@ -57,6 +57,8 @@ _UNCHECKED = frozenset({
     "dependentSchemas", "contains", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "propertyNames",
 })  # fmt: skip
 """Keywords whose check may take for ever in a stranger's schema: his place checks them itself."""
+_PARTS = ("allOf", "anyOf", "oneOf")
+_MOST_PARTS = 100
 
 
 def open_connector(spec: ConnectionSpec, services: ConnectorServices) -> Connector:
@@ -334,11 +336,29 @@ def _checkable(schema: Any) -> Any:
     for name, value in schema.items():
         if name in _NAMED and isinstance(value, Mapping):
             found[name] = {key: _checkable(one) for key, one in value.items()}
-        elif name in _VALUES:
+        elif name in _VALUES or (name in _PARTS and _only_requires(value)):
             found[name] = value
         elif name not in _UNCHECKED and not (name == "additionalProperties" and _UNCHECKED & schema.keys()):
             found[name] = _checkable(value)
     return found
+
+
+def _only_requires(parts: Any, depth: int = 0) -> bool:
+    """Return True if the parts of a schema say no more than which properties there have to be: their check is quick."""
+    if not isinstance(parts, list) or not 0 < len(parts) <= _MOST_PARTS or depth > 1:
+        return False
+    return all(
+        isinstance(part, Mapping)
+        and part.keys() <= {"required", "type", "description", "title", *_PARTS}
+        and part.get("type", "object") == "object"
+        and _are_names(part.get("required", []))
+        and all(_only_requires(part[word], depth + 1) for word in _PARTS if word in part)
+        for part in parts
+    )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _fields(call: ToolCall) -> dict[str, Any]:

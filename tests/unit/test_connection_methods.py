@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -442,6 +443,58 @@ async def test_where_the_api_changed_a_method_that_still_fits_stays_and_another_
     assert len(asked) == 1
 
 
+async def test_what_a_later_version_reads_out_of_the_same_document_is_taken_and_another_document_is_not(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    now = taking(sku={"type": "string"}, count={"type": "integer"})
+    body = {"allOf": [{"anyOf": [{"required": ["id"]}]}], "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    order = replace(ORDER, parameters={**now, "required": ["sku"]}, result=answered({**body, "type": "object"}))
+    before = replace(ORDER, parameters={**now, "required": []}, result=answered({"type": "object", "properties": body["properties"]}))
+    shop.offered = [LIST, before]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    writing(inference, BUY)
+    await lesson(kernel, "t2", "buy_cheapest_", {"args": [], "result": 7})
+
+    def read_earlier(root: Any) -> None:
+        root["lobby"].tools.shop._slots["kind"] = "openapi"
+
+    await kernel.image.system(read_earlier)
+    shop.offered = [replace(LIST, description="Other words."), order]
+    found = await toolbox.test("shop")
+    assert [one.name for one in found.suspended] == ["listTeas"], "what the document says otherwise is still asked about"
+    assert found.tool("order").parameters["required"] == ["sku"]
+    assert (doubts(kernel, "first_"), doubts(kernel, "buy_cheapest_")) == ([], [])
+    shop.offered = [LIST, replace(order, parameters=now)]
+    found = await toolbox.test("shop")
+    assert [one.name for one in found.suspended] == ["order"], "it was read so once, and the document has changed since"
+
+
+async def test_a_method_that_lacks_what_a_later_version_knows_to_be_required_is_doubted(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    needs = taking(sku={"type": "string"}, count={"type": "integer"})
+    shop.offered = [LIST, replace(ORDER, parameters={**needs, "required": ["sku"]})]
+    await toolbox.test("shop")
+    await toolbox.accept("shop")
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+
+    def read_earlier(root: Any) -> None:
+        root["lobby"].tools.shop._slots["kind"] = "openapi"
+
+    await kernel.image.system(read_earlier)
+    shop.offered = [LIST, replace(ORDER, parameters=needs)]
+    assert (await toolbox.test("shop")).suspended == ()
+    assert doubts(kernel, "buy_cheapest_") == ["shop.order has changed: it needs the argument count now"]
+
+
 @pytest.mark.parametrize(
     ("after", "why"),
     [
@@ -456,6 +509,98 @@ async def test_where_the_api_changed_a_method_that_still_fits_stays_and_another_
 )
 def test_what_of_a_changed_operation_does_not_fit(after: ToolDefinition | None, why: str) -> None:
     assert why_unfit(ORDER, after) == why
+
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+INNER = {"type": "object", "properties": {"x": TEXT, "y": TEXT}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({"enum": ["a", "b"]}, {"enum": ["b", "c"]}, 'the argument v is not "a" any more'),
+        ({"enum": ["a", "b"]}, {"enum": ["c", "b", "a"]}, ""),
+        ({"enum": ["a", "b"]}, {"const": "a"}, 'the argument v is not "b" any more'),
+        ({"const": "a"}, {"enum": ["a", "b"]}, ""),
+        ({"enum": [1, True]}, {"enum": [1.0]}, "the argument v is integer now, and was boolean or integer"),
+        ({"enum": [1, 2, 9]}, {**WHOLE, "minimum": 2, "maximum": 5}, "the argument v is not 1 or 9 any more"),
+        ({**TEXT, "enum": ["a", "b"]}, TEXT, ""),
+        (TEXT, {**TEXT, "enum": ["a", "b"]}, 'the argument v is "a" or "b" now'),
+        (TEXT, {**TEXT, "const": "a"}, 'the argument v is "a" now'),
+        ({"type": "boolean"}, {"type": "boolean", "enum": [True, False]}, ""),
+        (WHOLE, {**WHOLE, "minimum": 2}, "the argument v is at least 2 now"),
+        ({**WHOLE, "minimum": 1}, {**WHOLE, "minimum": 2}, "the argument v is at least 2 now, and was at least 1"),
+        ({**WHOLE, "minimum": 2}, {**WHOLE, "minimum": 1}, ""),
+        ({**WHOLE, "exclusiveMinimum": 0}, {**WHOLE, "minimum": 1}, ""),
+        ({"type": "number", "minimum": 0}, {"type": "number", "exclusiveMinimum": 0}, "the argument v is above 0 now, and was at least 0"),
+        ({**WHOLE, "maximum": 50}, {**WHOLE, "maximum": 20}, "the argument v is at most 20 now, and was at most 50"),
+        ({"type": "number"}, {"type": "number", "exclusiveMaximum": 1}, "the argument v is below 1 now"),
+        ({**TEXT, "maxLength": 50}, {**TEXT, "maxLength": 20}, "the argument v has at most 20 characters now, and had at most 50"),
+        (TEXT, {**TEXT, "minLength": 1}, "the argument v has at least 1 character now"),
+        ({"type": "array"}, {"type": "array", "maxItems": 3}, "the argument v has at most 3 elements now"),
+        ({"type": "array"}, {"type": "array", "uniqueItems": True}, "the argument v has no element twice now"),
+        (TEXT, {**TEXT, "pattern": "^[a-z]+$"}, "the argument v follows the pattern ^[a-z]+$ now"),
+        ({**TEXT, "pattern": "^a"}, {**TEXT, "pattern": "^b"}, "the argument v follows the pattern ^b now, and followed ^a"),
+        ({**TEXT, "pattern": "^a"}, TEXT, ""),
+        ({**TEXT, "format": "date-time"}, {**TEXT, "format": "date"}, "the argument v has the format date now, and had date-time"),
+        ({**WHOLE, "format": "int32"}, {**WHOLE, "format": "int64"}, ""),
+        ({**WHOLE, "format": "int64"}, {**WHOLE, "format": "int32"}, "the argument v has the format int32 now, and had int64"),
+        (WHOLE, {**WHOLE, "multipleOf": 5}, "the argument v is a multiple of 5 now"),
+        ({**WHOLE, "multipleOf": 10}, {**WHOLE, "multipleOf": 5}, ""),
+        (WHOLE, {"type": "number"}, ""),
+        ({"type": "number"}, WHOLE, "the argument v is integer now, and was number"),
+        ({"type": ["string", "integer"]}, TEXT, "the argument v is string now, and was integer or string"),
+        ({"type": ["string", "null"]}, TEXT, "the argument v is string now, and was null or string"),
+        (TEXT, {"anyOf": [TEXT, {"type": "null"}]}, ""),
+        (TEXT, {"oneOf": [WHOLE, TEXT]}, ""),
+        (TEXT, {"anyOf": [WHOLE, {"type": "boolean"}]}, "the argument v is boolean or integer now, and was string"),
+        (TEXT, {"anyOf": [WHOLE, {**TEXT, "maxLength": 3}]}, "the argument v has at most 3 characters now"),
+        ({"anyOf": [TEXT, WHOLE]}, TEXT, "the argument v is string now, and was integer or string"),
+        ({"anyOf": [TEXT, WHOLE]}, {"type": ["integer", "string"]}, ""),
+        ({"oneOf": [{"const": "a"}, {"const": "b"}]}, {"oneOf": [{"const": "b"}]}, 'the argument v is not "a" any more'),
+        (INNER, {"anyOf": [INNER, {"type": "null"}]}, ""),
+        (INNER, {**INNER, "required": ["x"]}, "it needs the argument v.x now"),
+        (INNER, {**INNER, "anyOf": [{"required": ["x"]}, {"required": ["y"]}]}, "it needs the argument v.x now"),
+        ({**INNER, "required": ["y"]}, {**INNER, "anyOf": [{"required": ["x"]}, {"required": ["y"]}]}, ""),
+        (INNER, {**INNER, "dependentRequired": {"x": ["y"]}}, "it needs the argument v.y beside v.x now"),
+        (INNER, {"anyOf": [{"type": "object", "properties": {"x": TEXT}}, {"type": "null"}]}, "the argument v.y is gone"),
+        ({"type": "object", "additionalProperties": TEXT}, {"type": "object", "additionalProperties": WHOLE},
+         "the argument v{} is integer now, and was string"),
+        ({"type": "array", "items": TEXT}, {"type": "array", "items": {**TEXT, "maxLength": 9}},
+         "the argument v[] has at most 9 characters now"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_became_narrower_does_not_fit(before: dict[str, Any], after: dict[str, Any], why: str) -> None:
+    assert why_unfit(replace(ORDER, parameters=taking(v=before)), replace(ORDER, parameters=taking(v=after))) == why
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}, ""),
+        ({"enum": ["a", "b"]}, {"enum": ["a"]}, ""),
+        ({**WHOLE, "minimum": 1}, WHOLE, ""),
+        (TEXT, {"type": ["string", "null"]}, ""),
+        (TEXT, {"anyOf": [TEXT, WHOLE]}, ""),
+        (INNER, {"oneOf": [INNER, {"type": "null"}]}, ""),
+        (TEXT, {"anyOf": [WHOLE, {"type": "null"}]}, "the field body is integer now, and was string"),
+        (INNER, {"anyOf": [{"type": "object", "properties": {"x": TEXT}}, {"type": "null"}]}, "the field body.y is gone"),
+    ],
+)
+def test_a_field_may_hold_more_values_and_types(before: dict[str, Any], after: dict[str, Any], why: str) -> None:
+    assert why_unfit(replace(ORDER, result=answered(before)), replace(ORDER, result=answered(after))) == why
+
+
+def test_a_comparison_of_many_alternatives_takes_no_time() -> None:
+    def nested(last: dict[str, Any]) -> dict[str, Any]:
+        made = last
+        for _ in range(8):
+            made = {"anyOf": [{"type": "object", "properties": {"v": made, str(n): TEXT}} for n in range(12)]}
+        return made
+
+    began = time.monotonic()
+    why_unfit(replace(ORDER, parameters=taking(v=nested(TEXT))), replace(ORDER, parameters=taking(v=nested(WHOLE))))
+    assert time.monotonic() - began < 5
 
 
 async def test_the_next_version_is_tried_on_what_was_answered_when_the_method_first_acted(

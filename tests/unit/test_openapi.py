@@ -19,6 +19,7 @@ from batos.image.effects import ACTS, IDEMPOTENT, KEYED, READS
 from batos.tools import openapi_document
 from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolDefinition, ToolLimits, check_definitions
 from batos.tools.openapi import OpenApiConnector
+from batos.tools.toolbox import check_arguments
 
 BASE = "https://api.example.org/v1"
 
@@ -103,6 +104,72 @@ def test_any_graph_of_references_is_read_within_its_bound(edges: list[list[int]]
     assert found.nodes <= 2 * openapi_document.NODES
 
 
+ITEM = {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}, "id": {"readOnly": True}}}
+SHARED = {"$ref": "#/components/schemas/Item"}
+
+
+def takes(schema: dict[str, Any], arguments: dict[str, Any], required: bool = True) -> bool:
+    """Return True if an operation with such a body takes these arguments."""
+    body = {"required": required, "content": {"application/json": {"schema": schema}}}
+    (tool,) = tools_of({"/orders": {"post": {"requestBody": body}}}, components={"schemas": {"Item": ITEM}}).values()
+    try:
+        check_arguments("api.order", tool, arguments)
+    except InvalidInput:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**ITEM, "required": ["sku", "id"]},
+        {"allOf": [SHARED, {"required": ["sku", "id", "gone"]}]},
+        {"allOf": [{"required": ["sku"]}, SHARED]},
+        {"allOf": [SHARED], "required": ["sku"]},
+        {"allOf": [{"allOf": [{"required": ["sku"]}]}, {"allOf": [SHARED]}]},
+        {**SHARED, "required": ["sku"]},
+    ],
+)
+def test_what_a_body_requires_is_kept_wherever_its_schema_says_so(schema: dict[str, Any]) -> None:
+    assert not takes(schema, {})
+    assert not takes(schema, {"count": 1})
+    assert takes(schema, {"sku": "tea"})
+    assert takes(schema, {}, required=False), "a body that is not required may be left out whole"
+    assert not takes(schema, {"count": 1}, required=False), "and is whole where a field of it is given"
+    assert takes(schema, {"count": 1, "sku": "tea"}, required=False)
+
+
+def test_the_required_fields_of_a_body_that_may_be_left_out_come_together() -> None:
+    schema = {"properties": {name: {"type": "string"} for name in "abcd"}, "required": ["a", "b", "c"]}
+    for names, fits in (("", True), ("d", False), ("a", False), ("ab", False), ("bcd", False), ("abc", True), ("abcd", True)):
+        assert takes(schema, dict.fromkeys(names, "x"), required=False) is fits, names
+    many = {"properties": {f"p{n}": {} for n in range(280)}, "required": [f"p{n}" for n in range(250)]}
+    body = {"requestBody": {"content": {"application/json": {"schema": many}}}}
+    assert len(json.dumps(tools_of({"/a": {"post": body}})["post_a"].parameters)) < 20_000
+
+
+@pytest.mark.parametrize("word", ["oneOf", "anyOf"])
+def test_one_of_several_required_fields_has_to_be_there(word: str) -> None:
+    either = {word: [{"required": ["sku"]}, {"type": "object", "required": ["count"]}]}
+    for schema in ({**ITEM, **either}, {"allOf": [SHARED, either]}, {"allOf": [either], "properties": ITEM["properties"]}):
+        assert not takes(schema, {"body": {}})
+        assert takes(schema, {"body": {"sku": "tea"}})
+        assert takes(schema, {"body": {"count": 1}})
+        assert takes(schema, {"body": {"sku": "tea", "count": 1}}) is (word == "anyOf")
+    both = {"allOf": [{**ITEM, **either}, {word: [{"required": ["count"]}]}]}
+    assert not takes(both, {"body": {"sku": "tea"}})
+    assert takes(both, {"body": {"count": 1}})
+
+
+def test_what_the_fields_of_two_parts_require_is_merged() -> None:
+    street = {"type": "object", "properties": {"street": {}, "town": {}}}
+    schema = {"allOf": [{"properties": {"at": street}}, {"properties": {"at": {"required": ["street"]}}}]}
+    assert not takes(schema, {"at": {}})
+    assert takes(schema, {"at": {"street": "x"}})
+    free = {"properties": {"at": {"type": "object", "required": ["street"]}}}
+    assert not takes(free, {"at": {}}), "an object of free fields has to have it, too"
+
+
 def test_definitions_that_a_schema_brings_along_are_found() -> None:
     def refers(to: str, **more: Any) -> dict[str, Any]:
         return {"$ref": to, **more}
@@ -167,6 +234,13 @@ def test_what_cannot_be_sent_is_left_out_and_told() -> None:
     found = openapi_document.read(document({"/a": {"post": with_body({}, "multipart/form-data"), "get": {}}}), BASE)
     assert [tool.name for tool in found.tools] == ["get_a"]
     assert "multipart/form-data" in found.left_out[0]
+
+
+def test_operations_whose_method_is_not_sent_are_named() -> None:
+    found = openapi_document.read(document({"/a": {"get": {}, "head": {}, "options": {}, "trace": {}, "x-own": {}}}), BASE)
+    assert [tool.name for tool in found.tools] == ["get_a"]
+    assert [one.partition(":")[0] for one in found.left_out] == ["HEAD /a", "OPTIONS /a", "TRACE /a"]
+    assert found.left_out[0] == "HEAD /a: its method is HEAD, which is not sent; GET, PUT, DELETE, POST, PATCH are"
 
 
 def test_one_broken_operation_does_not_take_the_others_away() -> None:
@@ -412,6 +486,63 @@ async def test_a_call_goes_where_its_arguments_belong(api: _Api) -> None:
     for value in ("", "..", "a/b", "../x", "%2e%2e", "\\", "a%2fb"):
         with pytest.raises(InvalidInput):
             await made.prepare(tool, {"id": value})
+    await made.close()
+
+
+EMPTY, TEXT, LIST, OBJECT = "", "blue", ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
+
+
+@pytest.mark.parametrize(
+    ("style", "explode", "value", "written"),
+    [
+        ("matrix", False, EMPTY, ";color"),
+        ("matrix", False, TEXT, ";color=blue"),
+        ("matrix", False, LIST, ";color=blue,black,brown"),
+        ("matrix", False, OBJECT, ";color=R,100,G,200,B,150"),
+        ("matrix", True, EMPTY, ";color"),
+        ("matrix", True, TEXT, ";color=blue"),
+        ("matrix", True, LIST, ";color=blue;color=black;color=brown"),
+        ("matrix", True, OBJECT, ";R=100;G=200;B=150"),
+        ("label", False, TEXT, ".blue"),
+        ("label", False, LIST, ".blue,black,brown"),
+        ("label", False, OBJECT, ".R,100,G,200,B,150"),
+        ("label", True, TEXT, ".blue"),
+        ("label", True, LIST, ".blue.black.brown"),
+        ("label", True, OBJECT, ".R=100.G=200.B=150"),
+        ("simple", False, TEXT, "blue"),
+        ("simple", False, LIST, "blue,black,brown"),
+        ("simple", False, OBJECT, "R,100,G,200,B,150"),
+        ("simple", True, TEXT, "blue"),
+        ("simple", True, LIST, "blue,black,brown"),
+        ("simple", True, OBJECT, "R=100,G=200,B=150"),
+        ("matrix", False, 3, ";color=3"),
+        ("label", False, 3, ".3"),
+        ("simple", False, ["a,b", "c;d=e"], "a%2Cb,c%3Bd%3De"),
+        ("matrix", True, {"a=b": "c;d"}, ";a%3Db=c%3Bd"),
+    ],
+)
+async def test_a_parameter_stands_in_a_path_in_the_style_that_the_document_says(
+    api: _Api, style: str, explode: bool, value: Any, written: str
+) -> None:
+    about = {"name": "color", "in": "path", "required": True, "style": style, "explode": explode, "schema": {}}
+    api.document = json.dumps(document({"/y{color}/z": {"get": {"parameters": [about]}}}, servers=[{"url": "/"}])).encode()
+    made = connector(f"{api.place}/openapi.yaml")
+    (tool,) = await made.tools()
+    await (await made.prepare(tool, {"color": value})).send(Delivery(""))
+    assert [path for _, path, _, _ in api.asked] == [f"/y{written}/z"]
+    await made.close()
+
+
+@pytest.mark.parametrize("style", ["matrix", "label", "simple"])
+@pytest.mark.parametrize("explode", [True, False])
+@pytest.mark.parametrize("value", [".", "..", "../x", "a/b", "\\", ["a", "b/c"], {"a/b": "c"}, {"a": "../c"}])
+async def test_no_style_lets_a_value_lead_to_another_path(api: _Api, style: str, explode: bool, value: Any) -> None:
+    about = {"name": "v", "in": "path", "required": True, "style": style, "explode": explode, "schema": {}}
+    api.document = json.dumps(document({"/y/{v}": {"get": {"parameters": [about]}}}, servers=[{"url": "/"}])).encode()
+    made = connector(f"{api.place}/openapi.yaml")
+    (tool,) = await made.tools()
+    with pytest.raises(InvalidInput, match="cannot be a part of a path"):
+        await made.prepare(tool, {"v": value})
     await made.close()
 
 

@@ -169,6 +169,12 @@ def test_choices_are_those_of_the_schema() -> None:
     assert (reading.arguments, reading.open) == ({}, (("unit",),))
 
 
+def test_what_a_given_argument_asks_for_is_open_too() -> None:
+    parameters = {**schema("", max_results=WHOLE, query=TEXT, lang=TEXT), "dependentRequired": {"max_results": ["lang"], "lang": ["query"]}}
+    reading = read_arguments("Show three results", parameters)
+    assert (reading.arguments, reading.open) == ({"max_results": 3}, (("query",), ("lang",)))
+
+
 def test_a_switch_that_the_brief_denies_is_false() -> None:
     parameters = schema("", include_images=SWITCH)
     assert read_arguments("List it with images", parameters).arguments == {"include_images": True}
