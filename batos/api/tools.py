@@ -61,8 +61,7 @@ class ToolRequests:
         held = self._toolbox.connection(name)
         if not tool:
             return self._whole(held)
-        suspended = next((one for one in held.suspended if one.name == tool), None)
-        return self._whole(held, held.tool(tool) if suspended is None else suspended)
+        return self._whole(held, operation_messages.tool_named(held, tool))
 
     @handles(schemas.ToolAddRequest)
     async def add(self, request: schemas.ToolAddRequest, client: Recipient) -> Reply:

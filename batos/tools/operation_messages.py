@@ -15,6 +15,7 @@ from batos.errors import InvalidInput, UnknownTool
 from batos.image import history
 from batos.objects import UvmObject, find
 from batos.tools import connections
+from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import ConnectionSpec, ToolDefinition, named
 from batos.tools.toolbox import check_arguments
 
@@ -75,6 +76,20 @@ def message_of(connection: UvmObject, tool: ToolDefinition) -> str:
     """Return the message that performs a tool of a connection; "" where only `call_` does."""
     names, selector = [one.name for one in connections.pinned(connection).tools], selector_of(tool.name)
     return selector if _is_message(connection, selector, tool, names) else ""
+
+
+def tool_named(pinned: PinnedConnection, name: str) -> ToolDefinition:
+    """Return the tool of a connection that its own name or a message names, also one that is suspended.
+
+    :raises UnknownTool: if there is none.
+    """
+    for tools in (pinned.suspended, pinned.tools):
+        if (found := next((tool for tool in tools if tool.name == name), None)) is not None:
+            return found
+    for tools in (pinned.tools, pinned.suspended):
+        if (meant := meant_by(name, [tool.name for tool in tools])) is not None:
+            return next(tool for tool in tools if tool.name == meant)
+    return pinned.tool(name)
 
 
 def request_of(spec: ConnectionSpec, tool: ToolDefinition) -> dict[str, Any]:

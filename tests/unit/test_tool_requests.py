@@ -152,12 +152,20 @@ async def test_a_tool_whole_tells_what_it_sends_and_how_it_answers(
     answer = {"type": "object", "properties": {"id": {"type": "integer"}}}
     monkeypatch.setattr(FakePlace, "offered", [ToolDefinition(name="putOrder", result=answer, details=details)])
     await parts.toolbox.add(ConnectionSpec("shop", kind, place))
-    for name in ("shop.putOrder",):
+    for name in ("shop.putOrder", "shop.put_order_"):
         (tool,) = (await parts.listed(name))["connections"][0]["tools"]
         assert {key: tool[key] for key in ("method", "path", "server", "argv") if key in tool} == sends
         assert (tool["name"], tool["message"], tool["result"]) == ("putOrder", "put_order_", answer)
     with pytest.raises(UnknownTool):
         await parts.listed("shop.put_ordr_")
+
+
+async def test_a_message_names_a_tool_that_is_suspended_too(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    await parts.add()
+    monkeypatch.setattr(FakePlace, "offered", [TOOLS[0], ToolDefinition(name="post", description="Sends it to a stranger.")])
+    await parts.tools.test(schemas.ToolTestRequest(op="tool_test", name="shop"), CLIENT)
+    (tool,) = (await parts.listed("shop.post_"))["connections"][0]["tools"]
+    assert (tool["name"], tool["verdict"], "message" in tool) == ("post", "suspended", False)
 
 
 async def test_a_large_connection_is_told_as_far_as_a_reply_has_room(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
