@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from batos.api.dispatcher import handles
 from batos.autotelic import changes, telemetry
 from batos.concurrency import answering
 from batos.config import MIB
-from batos.errors import UnknownTarget
+from batos.errors import UnknownTarget, UnknownTool
 from batos.forge import versions
 from batos.image import history, ledger
 from batos.image.history import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
@@ -56,6 +57,8 @@ class Queries:
         with looking_at(self._db, self._snapshot, at) as root:
             if (left := report.folded_report(root, target)) is not None:
                 return {"type": "show", "oid": None, "slots": {}, "tid": None, "record": left}
+            if (operation := _operation(root, target)) is not None:
+                return {"type": "show", "oid": None, "slots": operation, "tid": None}
             found = history.resolve(root, target)
             if not report.is_mission(found):
                 understood = _operations(root, found)
@@ -69,6 +72,9 @@ class Queries:
     def ls(self, target: str | None, at: Moment | None = None) -> Reply:
         """Return the entries of an object."""
         with looking_at(self._db, self._snapshot, at) as root:
+            if (operation := _operation(root, target or "lobby")) is not None:
+                facts = [{"name": name, "kind": "data", "about": history.in_list(_as_text(value))} for name, value in operation.items()]
+                return {"type": "ls", "target": target, "oid": None, "entries": facts}
             found = history.resolve(root, target or "lobby")
             operations = [
                 {"name": one["message"], "kind": "operation", "about": f"{one['line']} ({one['class']})"}
@@ -233,6 +239,27 @@ def _operations(root: Root, found: UvmObject) -> list[Reply]:
         return []
     understood = operation_messages.understood(found)
     return [{"message": name, "tool": one.name, "class": one.kind, "line": one.line()} for name, one in understood.items()]
+
+
+def _operation(root: Root, target: str) -> Reply | None:
+    """Return the operation of a connection that a path such as `tools.shop.order` names; None for other paths."""
+    lobby, name, operation = ([*re.split(r"[./]", target, maxsplit=2), "", ""])[:3]
+    holder = root["lobby"]._slots.get("tools")
+    found = holder._slots.get(name) if lobby == "tools" and operation and isinstance(holder, UvmObject) else None
+    if not isinstance(found, UvmObject) or not connections.is_connection(root, found) or operation in found._slots:
+        return None
+    pinned = connections.pinned(found)
+    try:
+        tool = operation_messages.tool_named(pinned, operation)
+    except UnknownTool:
+        return None
+    facts = {"message": operation_messages.message_of(found, tool), "tool": tool.name, "class": tool.kind, "line": tool.line()}
+    sent = {"description": tool.description, **operation_messages.request_of(pinned.spec, tool)}
+    return {**facts, **sent, "parameters": tool.parameters, "result": tool.result, "suspended": tool in pinned.suspended}
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:

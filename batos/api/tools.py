@@ -17,7 +17,8 @@ from batos.image.effects import AGAIN, ENDED, EffectRecord
 from batos.image.grants import CurrentGrant, GrantRecord
 from batos.image.living_image import LivingImage
 from batos.missions.scheduler import Scheduler
-from batos.tools import connections, grants, known_places
+from batos.objects import Root
+from batos.tools import connections, grants, known_places, operation_messages
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import ConnectionSpec, ToolDefinition, secrets_in
 from batos.tools.effects import asks_about
@@ -60,8 +61,7 @@ class ToolRequests:
         held = self._toolbox.connection(name)
         if not tool:
             return self._whole(held)
-        suspended = next((one for one in held.suspended if one.name == tool), None)
-        return self._whole(held, held.tool(tool) if suspended is None else suspended)
+        return self._whole(held, operation_messages.tool_named(held, tool))
 
     @handles(schemas.ToolAddRequest)
     async def add(self, request: schemas.ToolAddRequest, client: Recipient) -> Reply:
@@ -148,7 +148,9 @@ class ToolRequests:
 
     def _whole(self, held: PinnedConnection, only: ToolDefinition | None = None) -> Reply:
         table = self._image.read(image_grants.all_grants, time.time())
-        told = _definitions(held, table) if only is None else [{**_line(held, only, table), **_definition(only)}]
+        told = _definitions(held, table) if only is None else [{**_line(held, only, table), **_definition(held, only)}]
+        if only is not None and (message := self._image.read(_message, held.spec.name, only)):
+            told[0]["message"] = message
         return {
             "type": "tools",
             "connections": [
@@ -307,14 +309,19 @@ def _definitions(held: PinnedConnection, table: list[CurrentGrant]) -> list[Repl
     """Return the tools of a connection with their definitions, as far as a reply has room; a request for its name gets each whole."""
     found, left = [], DEFINITIONS_BYTES
     for tool in held.tools:
-        whole = {**_line(held, tool, table), **_definition(tool)}
+        whole = {**_line(held, tool, table), **_definition(held, tool)}
         left -= len(json.dumps(whole, ensure_ascii=False).encode("utf-8", "replace"))
         found.append(whole if left >= 0 else {name: value for name, value in whole.items() if name not in _LONG} | {"cut": True})
     return found
 
 
-def _definition(tool: ToolDefinition) -> Reply:
+def _message(root: Root, name: str, tool: ToolDefinition) -> str:
+    return operation_messages.message_of(root["lobby"].tools._slots[name], tool)
+
+
+def _definition(held: PinnedConnection, tool: ToolDefinition) -> Reply:
     told = {name: value for name, value in tool.to_wire().items() if name not in ("kind", "details")}
+    told |= operation_messages.request_of(held.spec, tool)
     claims = tool.details.get("annotations") or {}
     return {**told, "says_reads": True} if claims.get("readOnlyHint") else told
 

@@ -221,16 +221,17 @@ TABLES = {
     "runs": "runs of methods that ended well, by holder and selector",
     "runs_failed": "failed runs of calls that it takes",
     "runs_unfit": "those of others",
-    "tools": "calls of tools",
-    "tools_failed": "failed ones",
+    "tools": "seconds of calls of tools, by tool",
+    "tool_bytes": "bytes of their answers, by tool",
+    "tools_failed": "seconds of failed ones, by tool",
     "retrievals": "passages found, by whether there were any",
     "citations": "passages that answers come from, by persona",
     "transactions": "conflicts, units of work committed and aborted",
     "models": "loads and unloads of models",
 }
-"""Tables of tallies -> their contents, as an audit reads them. `tools` and `tools_failed` hold seconds by tool, `tool_bytes` the bytes
-that each answered."""
-_ONE = ("tools", "tools_failed")  # tables of which an audit is told one key: a small model reads little
+"""Tables of tallies -> their contents, as an audit reads them."""
+_ONE = ("tools", "tool_bytes", "tools_failed")
+"""Tables of which an audit reads one key, that of the greatest sum: a small model reads little."""
 
 
 class Levels(NamedTuple):
@@ -366,12 +367,13 @@ def failure_key(row: MissionRecord) -> str:
 
 
 def tallies_in_words(tallies: Tallies, most: int) -> str:
-    """Return tallies in words, for a brief: of each table the `most` frequent keys."""
+    """Return tallies in words, for a brief: of each table the `most` frequent keys, of tools the one that costs most."""
     sentences = []
     for table, what in TABLES.items():
         rows = list(tallies.rows(table))
         if rows:
             count = 1 if table in _ONE else most
+            rows = sorted(rows, key=lambda row: -row[1].total) if table in _ONE else rows
             shown = "; ".join(f"{key} {_said(table, tally)}" for key, tally in rows[:count])
             sentences.append(f"{what[:1].upper()}{what[1:]}: {shown}{'; and others' if len(rows) > count else ''}.")
     return " ".join(sentences)

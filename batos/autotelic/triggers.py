@@ -18,9 +18,10 @@ ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # least number of samples on each side of 
 ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
 LEAST_SECONDS = 1.0  # a state that takes less time is never slow
 LEAST_BYTES = 16 * 1024 * 1024  # a smaller image may grow at any rate
+LEAST_ANSWER = 16 * 1024  # bytes; an answer of a tool that is smaller never costs much
 DAY_S = 86400.0
 _NOT_FAILURES = ("cancelled", "model_blind")  # error codes: a user's decision, and a lack of models that see
-STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
+STAYS = ("state_slow", "tool_costly", "missions_costly", "entropy_falls", "entropy_still")
 """Triggers that do not recover without a measurement."""
 
 
@@ -31,7 +32,7 @@ class TriggerLimits(Limits):
     failures: int = limit(3, ge=2, le=10_000)
     """Number of missions that FAILED in the same way from which the trigger fires."""
     slower: float = limit(2.0, ge=1.05, le=1000)
-    """Factor by which a state gets slower, or missions cost more, from which the trigger fires."""
+    """Factor by which a state gets slower, or missions or calls of a tool cost more, from which the trigger fires."""
     growth: float = limit(1.5, ge=1.01, le=1000)
     """Factor by which the image grows from which the trigger fires."""
     refusals: float = limit(0.5, gt=0, le=1)
@@ -112,6 +113,7 @@ def measured(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
     yield from _behind(seen, limits)
     yield from _entropy(seen, limits)
     yield from _slow(seen, limits)
+    yield from _costly_tools(seen, limits)
     yield from _costly(seen, limits)
     yield from _growth(seen, limits)
     yield from _unused(seen, limits)
@@ -171,6 +173,30 @@ def _slow(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
         if _comparable(recent, before) and recent.mean >= LEAST_SECONDS:
             words = f"the state {state} takes {recent.mean:.1f} s on average of {recent.times} times; before, it took {before.mean:.1f} s."
             yield _ratio("state_slow", state, recent.mean / max(before.mean, 1e-3), limits.slower, words)
+
+
+def _costly_tools(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:
+    for key in [key for key, _ in seen.recent.rows("tools") if key != OTHER_KEYS]:
+        found = []
+        for table, least, words in _COSTS:
+            recent, before = seen.recent.of(table, key), seen.before.of(table, key)
+            if _comparable(recent, before) and recent.mean >= least:
+                told = words.format(tool=key, recent=recent.mean, times=recent.times, before=before.mean)
+                found.append((recent.mean / max(before.mean, 1e-3), told))
+        if found:
+            value, told = max(found)
+            yield _ratio("tool_costly", key, value, limits.slower, told)
+
+
+_COSTS = (
+    ("tools", LEAST_SECONDS, "the tool {tool} takes {recent:.1f} s on average of {times} calls; before, it took {before:.1f} s."),
+    (
+        "tool_bytes",
+        LEAST_ANSWER,
+        "the tool {tool} answers {recent:.0f} bytes on average of {times} calls; before, it answered {before:.0f}.",
+    ),
+)
+"""Costs of a call of a tool: the table of telemetry, the mean below which it is never much, and the words."""
 
 
 def _costly(seen: Seen, limits: TriggerLimits) -> Iterator[Measurement]:

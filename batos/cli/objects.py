@@ -45,7 +45,7 @@ def show(
     if "record" in reply:
         page(reply["record"], output)
         return
-    output.say(f"{target}  {reply.get('oid', '')}", "bold")
+    output.say(f"{target}  {reply.get('oid') or ''}".rstrip(), "bold")
     output.rows(("slot", "value"), ((name, value_of_cell(value)) for name, value in reply.get("slots", {}).items()))
     if understood := reply.get("understands"):
         output.rows(("message", "class", "operation"), ((one["message"], one["class"], one_line(one["line"])) for one in understood))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Annotated, Any
 
@@ -259,6 +260,17 @@ def _tool(tool: Reply, output: Output) -> None:
         output.say(tool["description"])
     marks = [name for name in ("untrusted", "private", "outward") if tool.get(name)]
     named = [(name, tool[name]) for name in ("look", "undo") if tool.get(name)]
-    output.pairs([("class", tool["class"]), ("grants", tool["verdict"]), ("marks", ", ".join(marks)), *named])
-    output.say("\nparameters", "bold")
-    output.say(json.dumps(tool["parameters"], indent=2, ensure_ascii=False))
+    sent = [("message", tool.get("message", "")), ("request", request_words(tool))]
+    facts = [("class", tool["class"]), ("grants", tool["verdict"]), ("marks", ", ".join(marks)), *named]
+    output.pairs([*(one for one in sent if one[1]), *facts])
+    for title, schema in (("parameters", tool["parameters"]), ("answer", tool.get("result"))):
+        if schema is not None:
+            output.say(f"\n{title}", "bold")
+            output.say(json.dumps(schema, indent=2, ensure_ascii=False))
+
+
+def request_words(tool: Reply) -> str:
+    """Return what a call of a tool sends, in words: `POST /orders`, or a command line; "" where nothing is known of it."""
+    if "argv" in tool:
+        return shlex.join(tool["argv"])
+    return " ".join([tool.get("method", ""), tool.get("server", "") + tool.get("path", "")]).strip()

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from batos.console.access import ConsoleLimits
 from batos.console.api_client import Reply
 from batos.console.pages import PageContext, needed, url
-from batos.errors import ImageError, InvalidInput
+from batos.errors import ImageError, InvalidInput, UnknownTarget
 
 REVISION_KINDS = ("method", "intent", "primitive", "object", "tree", "data")
 """The kinds of slots, in the order of display. Parents are shown separately."""
@@ -26,6 +26,8 @@ async def browse(seat: PageContext, request: Request) -> Response:
     """Show an object as it is, or as it was just after a transaction (`at`)."""
     target, at = request.query_params.get("target") or "lobby", request.query_params.get("at") or None
     shown = await seat.asker.ask("show", target=target, at=at)
+    if shown["oid"] is None:  # an operation of a connection, or a folded mission: no object to browse
+        raise UnknownTarget(f"no object on the path {target!r}; `batos show` shows what it names")
     entries = (await seat.asker.ask("ls", target=shown["oid"], at=at))["entries"]
     revisions, untold = await _revisions(seat, shown["oid"])
     place = next((n for n, one in enumerate(revisions) if one["tid"] == shown["tid"]), None)

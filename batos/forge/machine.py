@@ -417,6 +417,9 @@ def _settle(cycle: UvmObject) -> None:
     cycle.compared, cycle.agreed = len(session.candidates), agreed
 
 
+_LARGER = "; the expert that wrote it writes methods of one operation: for several, set `methods.writer` to a larger model"
+
+
 def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: OpenQuestion | None = None) -> MethodRefused:
     """Return the error of the last refusal; a violation of the covenant, where there was one.
 
@@ -425,17 +428,19 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
     session = session_of(cycle)
     source = tool_readings.with_calls(source, session.readings)
     verdict = current().making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
+    small = bool(cycle._slots.get("expert")) and connections.is_connection(_root(cycle), cycle.target)
     if not verdict.accepted:
         try:
             verdict.check()
         except MethodRefused as e:
+            e.message += _LARGER if small else ""
             return e
     tried = f" after {cycle.tries} {'try' if cycle.tries == 1 else 'tries'}" if cycle.tries else ""
     more = {"open": [one.to_json() for one in question]} if question else {}
     whose = lessons.whose(_root(cycle), (cycle.target, *_kin(cycle)), cycle.selector, reasons[0], current().id)
     asks = f"; the examples leave open whether {question.said(cycle.selector)}: teach it that" if question else ""
     return MethodRefused(
-        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{whose}{asks}",
+        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{whose}{asks}{_LARGER if small else ''}",
         selector=cycle.selector, source=source, reasons=list(reasons), cause="trial", **more,
     )  # fmt: skip
 

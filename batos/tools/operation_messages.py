@@ -7,6 +7,7 @@ method writes it (`identifier`), mean it too, and `find_all_` means `findAllUsin
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from batos.errors import InvalidInput, UnknownTool
 from batos.image import history
 from batos.objects import UvmObject, find
 from batos.tools import connections
-from batos.tools.definitions import ToolDefinition, named
+from batos.tools.connections import PinnedConnection
+from batos.tools.definitions import ConnectionSpec, ToolDefinition, named
 from batos.tools.toolbox import check_arguments
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -63,11 +65,42 @@ def understood(connection: UvmObject) -> dict[str, ToolDefinition]:
     pinned = connections.pinned(connection)
     names = [tool.name for tool in pinned.tools]
     found = {selector_of(tool.name): tool for tool in pinned.tools}
-    return {
-        selector: tool
-        for selector, tool in found.items()
-        if selector.isidentifier() and meant_by(selector, names) == tool.name and find(connection, selector) is None
-    }
+    return {selector: tool for selector, tool in found.items() if _is_message(connection, selector, tool, names)}
+
+
+def _is_message(connection: UvmObject, selector: str, tool: ToolDefinition, names: Collection[str]) -> bool:
+    return selector.isidentifier() and meant_by(selector, names) == tool.name and find(connection, selector) is None
+
+
+def message_of(connection: UvmObject, tool: ToolDefinition) -> str:
+    """Return the message that performs a tool of a connection; "" where only `call_` does."""
+    names, selector = [one.name for one in connections.pinned(connection).tools], selector_of(tool.name)
+    return selector if _is_message(connection, selector, tool, names) else ""
+
+
+def tool_named(pinned: PinnedConnection, name: str) -> ToolDefinition:
+    """Return the tool of a connection that its own name or a message names, also one that is suspended.
+
+    :raises UnknownTool: if there is none.
+    """
+    for tools in (pinned.suspended, pinned.tools):
+        if (found := next((tool for tool in tools if tool.name == name), None)) is not None:
+            return found
+    for tools in (pinned.tools, pinned.suspended):
+        if (meant := meant_by(name, [tool.name for tool in tools])) is not None:
+            return next(tool for tool in tools if tool.name == meant)
+    return pinned.tool(name)
+
+
+def request_of(spec: ConnectionSpec, tool: ToolDefinition) -> dict[str, Any]:
+    """Return what a call sends: `method` and `path` of HTTP, with the `server` that a document has, or the `argv` of a program. Of a server
+    of the Model Context Protocol it is that protocol's `method`. Empty for a folder and for pages."""
+    details = tool.details
+    if "method" in details:
+        return {name: details[key] for name, key in (("method", "method"), ("path", "path"), ("server", "base")) if details.get(key)}
+    if spec.kind == "program":
+        return {"argv": [*shlex.split(spec.place), *details.get("argv", ())]}
+    return {"method": "tools/call"} if spec.kind == "mcp" else {}
 
 
 def arguments_of(name: str, tool: ToolDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

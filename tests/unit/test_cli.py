@@ -571,6 +571,11 @@ def test_show_history_info_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     for part in ("oid:2", "ROBIN", "→ oid:1f", "intent greet kindly", "a, b"):
         assert part in out
+    operation = {"type": "show", "oid": None, "slots": {"message": "order_", "method": "POST"}, "tid": None}
+    assert batos({"show": operation}, "show", "tools.shop.order")[0] == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "tools.shop.order"
+    assert "order_" in out
     revisions = [{"tid": "0", "time": 0.0, "mission": "m1", "note": "COMPLETE by BABS", "size": 2048}]
     code, _ = batos({"history": {"type": "history", "target": "robin", "revisions": revisions}}, "history", "robin")
     out = capsys.readouterr().out

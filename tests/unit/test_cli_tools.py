@@ -112,6 +112,28 @@ def test_the_list_has_one_line_a_connection(capsys: pytest.CaptureFixture[str]) 
     assert "nothing may act now: a fork" in captured.err
 
 
+@pytest.mark.parametrize(
+    ("sends", "words"),
+    [
+        ({"method": "POST", "path": "/orders/{id}", "server": "https://a.example"}, "POST https://a.example/orders/{id}"),
+        ({"method": "POST", "path": "/orders"}, "POST /orders"),
+        ({"method": "tools/call"}, "tools/call"),
+        ({"argv": ["git", "log", "a b"]}, "git log 'a b'"),
+    ],
+)
+def test_a_tool_whole_shows_what_it_sends_and_how_it_answers(sends: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = {**WHOLE["tools"][0], **sends, "message": "post_", "result": {"type": "object", "title": "Receipt"}}
+    reply = told({**WHOLE, "tools": [tool]})
+    assert batos({"tools": reply}, "tools", "show", "shop.post_")[0] == 0
+    shown = capsys.readouterr().out
+    assert [line.split(None, 1) for line in shown.splitlines() if line.startswith(("message", "request"))] == [
+        ["message", "post_"], ["request", words],
+    ]  # fmt: skip
+    assert '"title": "Receipt"' in shown[shown.index("answer") :]
+    assert batos({"tools": reply}, "tools", "show", "shop.post_", "--json")[0] == 0
+    assert json.loads(capsys.readouterr().out)["connections"][0]["tools"] == [tool]
+
+
 def test_a_test_shows_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
     assert batos({"tool_test": told({**WHOLE, "changes": "-old\n+new"})}, "tools", "test", "shop")[0] == 0
     captured = capsys.readouterr()

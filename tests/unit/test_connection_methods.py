@@ -495,6 +495,24 @@ async def test_a_method_that_lacks_what_a_later_version_knows_to_be_required_is_
     assert doubts(kernel, "buy_cheapest_") == ["shop.order has changed: it needs the argument count now"]
 
 
+async def test_between_a_change_and_its_acceptance_a_method_that_still_fits_fails_and_is_not_doubted(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    toolbox = kernel.attempt_services.toolbox
+    assert toolbox is not None
+    asked = writing(inference, FIRST)
+    await lesson(kernel, "t1", "first_", {"args": [], "result": "sencha"})
+    shop.offered = [replace(LIST, description="Teas, all of them."), ORDER]
+    await toolbox.test("shop")
+    ended = await told(kernel, "m1", "first_")
+    assert (ended["state"], ended["error"]["code"]) == ("FAILED", "unknown_tool"), ended
+    assert "batos tools accept shop" in ended["error"]["message"]
+    assert doubts(kernel, "first_") == []
+    await toolbox.accept("shop")
+    assert (await told(kernel, "m2", "first_"))["result"]["value"] == "sencha"
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("after", "why"),
     [

@@ -42,6 +42,7 @@ async def test_connections_grants_and_effects_are_shown_and_settled(tmp_path: Pa
             "What came of it",
         ):  # fmt: skip
             assert part in text, part
+        assert "shop.post" in seen(await seat.see("/object", 404, target="tools.shop.post")), "an operation is no object"
         own = seen(await seat.see("/mission", id="m1"))
         assert "What it did outside 2" in own
         assert "It happened" in own

@@ -11,7 +11,7 @@ import pytest
 
 from batos.api.queries import Queries
 from batos.app.kernel import Kernel
-from batos.errors import BatosError, InvalidInput, UnknownTool
+from batos.errors import BatosError, InvalidInput, UnknownTarget, UnknownTool
 from batos.image import effects
 from batos.mind import messages
 from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
@@ -211,6 +211,29 @@ async def test_an_object_of_a_connection_tells_what_it_understands(kernel: Kerne
     listed = {one["name"]: one for one in queries.ls("tools.shop")["entries"]}
     assert listed["list_orders_"] == {"name": "list_orders_", "kind": "operation", "about": "listOrders(status?) (reads)"}
     assert "understands" not in queries.show("tools")
+
+
+@pytest.mark.parametrize("path", ["tools.shop.listOrders", "tools.shop.list_orders_", "tools/shop/list_orders_"])
+async def test_the_path_of_an_operation_shows_it(kernel: Kernel, path: str) -> None:
+    queries = Queries(kernel.image.db, kernel.image.snapshot)
+    shown = queries.show(path)
+    assert (shown["type"], shown["oid"], shown["tid"]) == ("show", None, None)
+    facts = {name: shown["slots"][name] for name in ("message", "tool", "class", "line", "suspended")}
+    assert facts == {
+        "message": "list_orders_", "tool": "listOrders", "class": "reads", "line": "listOrders(status?)", "suspended": False,
+    }  # fmt: skip
+    assert shown["slots"]["parameters"]["properties"] == {"status": {"type": "string"}}
+    listed = {one["name"]: one["about"] for one in queries.ls(path)["entries"]}
+    assert (listed["message"], listed["class"]) == ("list_orders_", "reads")
+    assert '"status"' in listed["parameters"]
+
+
+async def test_a_path_that_names_no_operation_is_refused_as_before(kernel: Kernel) -> None:
+    queries = Queries(kernel.image.db, kernel.image.snapshot)
+    for path in ("tools.shop.place", "tools.shop.nothing_", "tools.shap.order", "robin.shop.order"):
+        for look in (queries.show, queries.ls):
+            with pytest.raises(UnknownTarget, match="no object"):
+                look(path)
 
 
 @pytest.mark.parametrize("selector", ["order_", "cheapest_tea_", "_hidden", "clone"])

@@ -164,6 +164,19 @@ def test_words_for_an_audit() -> None:
     assert tallies_in_words(Tallies(24), 6) == ""
 
 
+def test_an_audit_is_told_what_tools_cost_the_dearest_first() -> None:
+    tallies = Tallies(24)
+    for tool, seconds, size in (("shop.ping", 0.1, 10), ("shop.ping", 0.1, 10), ("shop.list", 4.0, 5000)):
+        tallies.note("tools", tool, seconds)
+        tallies.note("tool_bytes", tool, size)
+    tallies.note("tools_failed", "shop.order", 1.5)
+    assert tallies_in_words(tallies, 3) == (
+        "Seconds of calls of tools, by tool: shop.list 1 times, 4.0 s each, 4.0 s at most; and others. "
+        "Bytes of their answers, by tool: shop.list 5000; and others. "
+        "Seconds of failed ones, by tool: shop.order 1 times, 1.5 s each, 1.5 s at most."
+    )
+
+
 async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
     inference = FakeInference()
     async with mind(tmp_path, inference, autotelic="on", heartbeat_first_s=3, heartbeat_s=3600) as kernel:
@@ -180,4 +193,4 @@ def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:
     for table in TABLES:
         for n in range(40):
             tallies.note(table, f"oid:1f{n:02} sage_facet_", 12.3)
-    assert len(tallies_in_words(tallies, SelfAuditLimits().keys)) < 2500
+    assert len(tallies_in_words(tallies, SelfAuditLimits().keys)) < 2700

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
+from batos.autotelic import telemetry
+from batos.autotelic.audit import SelfAuditLimits
 from batos.forge import lessons, method_prompts, operation_pins, tool_prompts
 from batos.image import ledger, method_doubts
 from batos.image.history import oid_of
@@ -227,6 +229,10 @@ async def test_the_audit_sees_tools_that_fail_and_cost(kernel: Kernel, inference
     assert bucket["tallies"]["tools"]["shop.listTeas"][0] == 1
     assert bucket["tallies"]["tool_bytes"]["shop.listTeas"][1] > 50
     assert bucket["tallies"]["tools_failed"]["shop.listTeas"][0] == 1
+    brief = telemetry.tallies_in_words(telemetry.summed_buckets([bucket], 64), SelfAuditLimits().keys)
+    assert "Seconds of calls of tools, by tool: shop.listTeas 1 times, " in brief
+    assert "Seconds of failed ones, by tool: shop.listTeas 1 times, " in brief
+    assert f"Bytes of their answers, by tool: shop.listTeas {bucket['tallies']['tool_bytes']['shop.listTeas'][1]:.0f}." in brief
 
 
 # --- prompts

@@ -80,6 +80,23 @@ async def test_a_draft_that_repeats_the_example_or_changes_what_was_read_is_refu
     assert "self.teas" not in source_of(kernel, "cheapest_tea_")
 
 
+async def test_a_refusal_of_the_expert_says_that_a_larger_model_writes_methods_of_several_operations(
+    kernel: Kernel, inference: FakeInference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger = "; the expert that wrote it writes methods of one operation: for several, set `methods.writer` to a larger model"
+    drafting(inference, "def cheapest_tea_(self):\n    self.teas = []\n    return self.teas\n")
+    ended = await lesson(kernel, "t1", "cheapest_tea_", {"args": [], "result": "assam"}, intent="the sku of the cheapest tea")
+    assert (ended["state"], ended["error"]["code"]) == ("FAILED", "method_refused")
+    assert "is what the connection answers, which a method cannot change" in ended["error"]["message"]
+    assert ended["error"]["message"].endswith(larger)
+    drafting(inference, "def cheapest_tea_(self):\n    return open('teas').read()\n")  # the guardian refuses it
+    ended = await lesson(kernel, "t2", "cheapest_tea_", {"args": [], "result": "assam"}, intent="the sku of the cheapest tea")
+    assert ended["error"]["message"].endswith(larger)
+    monkeypatch.setattr(model_registry, "writes_methods", lambda *_: False)
+    ended = await lesson(kernel, "t3", "cheapest_tea_", {"args": [], "result": "assam"}, intent="the sku of the cheapest tea")
+    assert (ended["state"], "larger model" in ended["error"]["message"]) == ("FAILED", False)
+
+
 async def test_what_no_grant_lets_or_fails_is_no_reading(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
     await kernel.image.system(image_grants.add, GrantRecord(0, "deny", "shop.listTeas"), 1.0)
     asked = drafting(inference, CHEAPEST)

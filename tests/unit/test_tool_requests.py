@@ -135,6 +135,39 @@ async def test_connections_tell_class_verdict_and_missing_secrets(parts: Parts) 
             await parts.listed(unknown)
 
 
+@pytest.mark.parametrize(
+    ("kind", "place", "details", "sends"),
+    [
+        ("openapi", "https://a.example/d.json", {"method": "POST", "path": "/orders", "base": "https://a.example/v1", "sent": []},
+         {"method": "POST", "path": "/orders", "server": "https://a.example/v1"}),
+        ("http", "https://a.example", {"method": "POST"}, {"method": "POST"}),
+        ("program", "git -C '/srv/a b'", {"argv": ["log", "{count}"]}, {"argv": ["git", "-C", "/srv/a b", "log", "{count}"]}),
+        ("mcp", "https://a.example/mcp", {}, {"method": "tools/call"}),
+        ("folder", "/srv/notes", {}, {}),
+    ],
+)  # fmt: skip
+async def test_a_tool_whole_tells_what_it_sends_and_how_it_answers(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, kind: str, place: str, details: dict[str, Any], sends: dict[str, Any]
+) -> None:
+    answer = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    monkeypatch.setattr(FakePlace, "offered", [ToolDefinition(name="putOrder", result=answer, details=details)])
+    await parts.toolbox.add(ConnectionSpec("shop", kind, place))
+    for name in ("shop.putOrder", "shop.put_order_"):
+        (tool,) = (await parts.listed(name))["connections"][0]["tools"]
+        assert {key: tool[key] for key in ("method", "path", "server", "argv") if key in tool} == sends
+        assert (tool["name"], tool["message"], tool["result"]) == ("putOrder", "put_order_", answer)
+    with pytest.raises(UnknownTool):
+        await parts.listed("shop.put_ordr_")
+
+
+async def test_a_message_names_a_tool_that_is_suspended_too(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    await parts.add()
+    monkeypatch.setattr(FakePlace, "offered", [TOOLS[0], ToolDefinition(name="post", description="Sends it to a stranger.")])
+    await parts.tools.test(schemas.ToolTestRequest(op="tool_test", name="shop"), CLIENT)
+    (tool,) = (await parts.listed("shop.post_"))["connections"][0]["tools"]
+    assert (tool["name"], tool["verdict"], "message" in tool) == ("post", "suspended", False)
+
+
 async def test_a_large_connection_is_told_as_far_as_a_reply_has_room(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     many = [ToolDefinition(name=f"t{number}", description="x" * 10_000) for number in range(80)]
     monkeypatch.setattr(FakePlace, "offered", many)

@@ -68,6 +68,12 @@ def tokens(ratio: float) -> dict[str, Any]:
     return {"recent": side(8, 100 * ratio), "before": side(32, 100)}
 
 
+def calls(ratio: float) -> dict[str, Any]:
+    """Calls of a tool that take longer, while their answers stay as small as they are."""
+    recent = tallies(tools={"shop.list": (8, 2.0 * ratio)}, tool_bytes={"shop.list": (8, 1 << 15)})
+    return {"recent": recent, "before": tallies(tools={"shop.list": (32, 2.0)}, tool_bytes={"shop.list": (32, 1 << 15)})}
+
+
 def verdicts(refused: float) -> dict[str, Any]:
     return {"window": tallies(verdicts={"refused": (int(refused), 1), "accepted": (20 - int(refused), 1)})}
 
@@ -83,6 +89,7 @@ CASES: list[tuple[str, Make, float, float, float, str]] = [
     ("entropy_falls", lambda n: {"entropy": Entropy(bool(n), 0.6, 0.4, None)}, 1, 1, 0, "usual was 0.60, now it is 0.40"),
     ("entropy_still", lambda n: {"entropy": Entropy(False, 0.6, 0.6, n)}, 0.01, 0.015, 0.02, "differ by 0.010"),
     ("state_slow", states, 2.0, 1.8, 1.5, "DELEGATING takes 4.0 s on average of 8 times; before, it took 2.0 s"),
+    ("tool_costly", calls, 2.0, 1.8, 1.5, "the tool shop.list takes 4.0 s on average of 8 calls; before, it took 2.0 s"),
     ("missions_costly", tokens, 2.0, 1.8, 1.5, "400 tokens on average of 8; before, it took 200"),
     ("image_grows", lambda n: {"bytes_then": 100 * MIB, "bytes_now": n * 100 * MIB}, 1.5, 1.4, 1.25, "grown from"),
     (
@@ -131,12 +138,23 @@ def test_every_trigger_is_tried_above() -> None:
             elif name != "recent" and name != "before":
                 everything[name] = value
     recent, before = Tallies(64), Tallies(64)
-    for make in (states, tokens):
+    for make in (states, calls, tokens):
         recent.merge(make(2.0)["recent"].plain())
         before.merge(make(2.0)["before"].plain())
     everything |= {"window": window, "whole": whole, "recent": recent, "before": before, "entropy": Entropy(True, 0.6, 0.4, 0.001)}
     measured = [one.trigger for one in triggers.measured(seen(**everything), LIMITS) if one.fires]
     assert sorted(set(measured)) == sorted(case[0] for case in CASES)
+
+
+def test_a_tool_costs_more_also_by_what_it_answers() -> None:
+    recent = tallies(tools={"shop.list": (8, 0.1)}, tool_bytes={"shop.list": (8, 60_000)})
+    before = tallies(tools={"shop.list": (32, 0.1)}, tool_bytes={"shop.list": (32, 20_000)})
+    (one,) = found("tool_costly", recent=recent, before=before)
+    assert (one.key, one.fires) == ("shop.list", True)
+    assert one.words == "the tool shop.list answers 60000 bytes on average of 8 calls; before, it answered 20000."
+    small = tallies(tools={"shop.list": (8, 0.1)}, tool_bytes={"shop.list": (8, 6_000)})
+    assert found("tool_costly", recent=small, before=tallies(tools={"shop.list": (32, 0.01)}, tool_bytes={"shop.list": (32, 100)})) == []
+    assert found("tool_costly", recent=tallies(tools={"other": (8, 9.0)}), before=tallies(tools={"other": (32, 1.0)})) == []
 
 
 def test_what_is_too_little_to_say_anything() -> None:
