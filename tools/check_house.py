@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-MOST_MODULES = 560  # 325 before missions had tools; tools took seventy, appointments and doors eighty; kernels, stepping, comparisons come
+MOST_MODULES = 565  # 325 before missions had tools; tools took seventy, appointments and doors eighty; kernels, stepping, comparisons come
 MOST_LINES = 700
 MOST_EXCEPTIONS = 10  # to PLR0913, in all
 MOST_PRIVATE = 4  # uses in tests of what is private in the house: a change of the inside breaks them; give a new one a seam

@@ -19,7 +19,7 @@ from batos.errors import BatosError, Unreadable
 from batos.memory.drafts import Draft, DraftPart, Turn
 from batos.memory.readers import charset
 
-VERSION = 5
+VERSION = 6
 """Version of the readers. Increase it when the readers can read more; the daemon then tries refused files again."""
 PACKAGES = ("selectolax", "pypdf", "cryptography", "mammoth", "python_calamine", "striprtf")
 """Packages of the extra `documents` that the readers need."""
