@@ -14,8 +14,12 @@ other model. `forms`: tokens of the 8 functions that are sent, and of 8 with one
 those that have room (`SynthesisLimits.tool_chars`); words alone choose them.
 
 `prompt`: tokens of one line each for all operations of a document, at 4 characters a token (`chars`) and by the embedded model's own
-tokenizer (`tokens`). `answer_s`: median seconds from a document at a URL to the answer of a reading operation, without a model: the
-document is fetched, read, checked and pinned in an image, a call is checked, sent and answered (over loopback). `documents`, with
+tokenizer (`tokens`). By the same tokenizer, `method` is what the prompt for a method of the connection has of operations, and `offer` the
+functions that a mission sends a model which uses tools by itself; both are of the task of which they have their median length.
+
+`answer_s`: median seconds from a document at a URL to the answer of a reading operation, without a model: the document is fetched, read,
+checked and pinned in an image, a call is checked, sent and answered (over loopback). It is of a document of a few lines, and for each
+part of RestBench of its own document (`kib`: its size). `--answers` measures nothing else. `documents`, with
 `--documents FOLDER`: of each document there its operations, the seconds to read it, the mebibytes that the process grew by beyond what it
 is after its imports, and how many operations are left out; or why it is refused.
 
@@ -61,6 +65,7 @@ from batos.config import load
 from batos.errors import BatosError, InvalidInput
 from batos.forge import tool_prompts
 from batos.forge.method_prompts import SynthesisLimits
+from batos.image.effects import READS
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.mind.text_likeness import TextLikeness
@@ -157,14 +162,26 @@ async def told(name: str, held: Catalogue) -> dict[str, str]:
     return {half: f"{found[half]} of {sum(task.half == half for task in held.tasks)}" for half in HALVES}
 
 
-async def prompt(held: Catalogue, host: str, model: str) -> dict[str, int]:
-    """What the lines of all operations cost a prompt."""
+async def prompt(name: str, held: Catalogue, lines: Lines, host: str, model: str) -> dict[str, int]:
+    """What operations cost a prompt: a line for each of them, and what the prompt for a method and a mission's offer have of them."""
     text = "\n".join(offer.tool.line() for offer in held.offers)
+    methods, offers = list[str](), list[str]()
+    for task in held.tasks:
+        tools = await tool_prompts.ranked(name, [offer.tool for offer in held.offers], task.text, OFFERED)
+        methods.append("\n".join(tool_prompts.operation_lines(name, tools, OFFERED, SynthesisLimits().tool_chars)))
+        offers.append(json.dumps([one.form() for one in functions_of(await lines(task.text)).values()]))
+    usual = [sorted(texts, key=len)[len(texts) // 2] for texts in (methods, offers)]
+    method, offer = [await tokens_of(one, host, model) for one in usual]
+    tokens = await tokens_of(text, host, model)
+    return {"operations": len(held.offers), "chars": len(text) // 4, "tokens": tokens, "method": method, "offer": offer}
+
+
+async def tokens_of(text: str, host: str, model: str) -> int:
+    """Tokens of a text by a model's own tokenizer."""
+    options = {"num_predict": 1, "num_ctx": 8192, "temperature": 0}
     async with connect(host) as client:
-        told = await client.generate(
-            model=model, prompt=text, raw=True, options={"num_predict": 1, "num_ctx": 8192, "temperature": 0}, keep_alive=0
-        )
-    return {"operations": len(held.offers), "chars": len(text) // 4, "tokens": int(told.prompt_eval_count or 0)}
+        told = await client.generate(model=model, prompt=text, raw=True, options=options, keep_alive=0)
+    return int(told.prompt_eval_count or 0)
 
 
 async def prompts(name: str, held: Catalogue, forms: dict[str, Lines]) -> dict[str, str]:
@@ -204,13 +221,16 @@ def picks(folder: Path, catalogues: dict[str, Catalogue]) -> dict[str, str]:
     return {key: f"{right[key]} of {of[key]}" for key in of}
 
 
+_SMALL = {"openapi": "3.1.0", "paths": {f"/things{n}": {"get": {"operationId": f"thing{n}"}} for n in range(54)}}
+
+
 class _Place(BaseHTTPRequestHandler):
-    """An API with a document of 54 operations; each answers with its path."""
+    """An API with a document; each operation answers with its path."""
+
+    document = b""
 
     def do_GET(self) -> None:
-        paths = {f"/things{n}/{{id}}": {"get": {"operationId": f"thing{n}"}} for n in range(54)}
-        told: Any = {"openapi": "3.1.0", "paths": paths} if self.path == "/doc.json" else {"path": self.path}
-        data = json.dumps(told).encode()
+        data = self.document if self.path == "/doc.json" else json.dumps({"path": self.path}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -221,9 +241,10 @@ class _Place(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-async def first_answer(times: int = 9) -> float:
-    """Median seconds from a document to the first answer."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Place)
+async def first_answer(document: bytes, times: int = 9) -> float:
+    """Median seconds from a document to the first answer, of its first operation that reads and requires no argument."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Place", (_Place,), {"document": document}))
+    origin = f"http://127.0.0.1:{server.server_port}"
     Thread(target=server.serve_forever, daemon=True).start()
     taken = []
     with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:
@@ -232,16 +253,27 @@ async def first_answer(times: int = 9) -> float:
         toolbox = Toolbox(image, services, ActingState("bench"))
         for at in range(times):
             begun = time.perf_counter()
-            await toolbox.add(ConnectionSpec(f"api{at}", "openapi", f"http://127.0.0.1:{server.server_port}/doc.json"))
-            call = await toolbox.prepare(f"api{at}.thing7", {"id": "42"})
+            added = await toolbox.add(ConnectionSpec(f"api{at}", "openapi", f"{origin}/doc.json", {"server": origin}))
+            read = next(tool for tool in added.tools if tool.kind == READS and not tool.parameters.get("required"))
+            call = await toolbox.prepare(f"api{at}.{read.name}", {})
             answer = await call.send(Delivery(f"key{at}"))
             taken.append(time.perf_counter() - begun)
-            assert answer["body"]["path"] == "/things7/42", answer
+            assert answer["body"]["path"] == read.details["path"], answer
         await toolbox.close()
         await image.close()
     server.shutdown()
     server.server_close()
     return round(statistics.median(taken), 3)
+
+
+async def first_answers(folder: Path) -> dict[str, Any]:
+    """The first answers of a small document, and of those of RestBench."""
+    found: dict[str, Any] = {"answer_s": await first_answer(json.dumps(_SMALL).encode())}
+    for name in SETS:
+        file = folder / "specs" / f"{name}_oas.json"
+        data = await asyncio.to_thread(file.read_bytes)
+        found[f"{name} answer"] = {"kib": len(data) >> 10, "answer_s": await first_answer(data)}
+    return found
 
 
 def documents(folder: Path) -> dict[str, Any]:
@@ -303,7 +335,7 @@ async def started(args: argparse.Namespace) -> AsyncIterator[str]:
 async def run(args: argparse.Namespace) -> dict[str, Any]:
     """The figures."""
     profile = load_profile(args.profile)
-    figures: dict[str, Any] = {"bench": "operations", "answer_s": await first_answer()}
+    figures: dict[str, Any] = {"bench": "operations", **await first_answers(args.restbench)}
     if args.documents is not None:
         figures["documents"] = documents(args.documents)
     async with started(args) as host:
@@ -323,7 +355,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
                 "single words": await recall(held, single(held, None), []),
                 "told": await told(name, held),
                 "unknown": sum(not task.gold <= unknown for task in held.tasks),
-                "prompt": await prompt(held, host, profile.base),
+                "prompt": await prompt(name, held, shared(held, likeness), host, profile.base),
             }
             if args.missed:
                 print("\n".join(missed))
@@ -343,12 +375,16 @@ def main() -> None:
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models, 300 MB")
     parser.add_argument("--usages", default="", help="names of programs whose usages are read, and nothing else")
     parser.add_argument("--prompts", type=Path, help="write what a model is sent into this folder, and measure nothing else")
+    parser.add_argument("--answers", action="store_true", help="measure the first answers of documents, and nothing else")
     parser.add_argument("--picks", type=Path, help="count the answers in this folder, and measure nothing else")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     logs.configure("error", "json")
     if args.picks is not None:
         print(json.dumps(picks(args.picks, {name: catalogue(args.restbench, name) for name in SETS})))
+        return
+    if args.answers:
+        print(json.dumps({"bench": "operations", **asyncio.run(first_answers(args.restbench))}))
         return
     if args.usages:
         print(json.dumps(asyncio.run(usages(args.usages.split()))))
