@@ -470,14 +470,15 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         return [e.message], ""
     method, writes = Method(selector, source, contract=verdict.contract, provenance={"policy": verdict.policy}), verdict.contract["writes"]
     held = cycle.holder._slots.get(selector)
-    answers: Mapping[str, Any] = {}
+    recorded = trials.NOTHING_RECORDED
     if session.tools and isinstance(held, Method):
         answers = operation_pins.recorded_answers(_root(cycle), cycle.holder, held, attempt.mission.accepted)
+        recorded = trials.RecordedCalls(answers, method_doubts.refusals(_doubts_about(cycle)))
     outcomes = []
     for obj, case in cases:
-        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, answers))
-    if (recorded := _recorded_call(cycle)) is not None and not any(outcome.reason for outcome in outcomes):
-        case = trials.of_examples([recorded.example])[0]._replace(exchanges=recorded.exchanges)
+        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, recorded))
+    if (exchange := _recorded_call(cycle)) is not None and not any(outcome.reason for outcome in outcomes):
+        case = trials.of_examples([exchange.example])[0]._replace(exchanges=exchange.exchanges)
         outcomes.append(await trials.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity()))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 
