@@ -296,7 +296,7 @@ class ToolUse:
             return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
         connection, tool = toolbox.find(name)
         check_arguments(name, tool, arguments)
-        if tool.kind == READS and not trial.doubled:
+        if tool.kind == READS and not trial.doubled and trial.unread.isdisjoint((name, connection.spec.name)):
             call = ToolCall(connection=connection.spec.name, tool=tool, arguments=arguments, send=_unsent)
             if own.has_ended(name, arguments):
                 return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated, reads=True)
