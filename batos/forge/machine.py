@@ -28,9 +28,9 @@ from batos.config import Settings
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.forge import lessons, method_prompts, operation_pins, tool_mends, tool_prompts, tool_readings, trials
 from batos.forge.method_prompts import SynthesisLimits
-from batos.forge.reach_questions import check_growth
+from batos.forge.reach_questions import check_growth, check_others, denied_to
 from batos.forge.session import MethodCandidate, SynthesisSession, open_session, session_of
-from batos.guardian import repair
+from batos.guardian import Verdict, repair
 from batos.image import history, ledger, method_doubts, model_registry, taught_examples
 from batos.image.living_image import add_missing
 from batos.image.method_doubts import Doubt
@@ -326,7 +326,7 @@ async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance. It is kept when the mission commits."""
     attempt, session = current(), session_of(cycle)
     source = tool_readings.with_calls(cycle._tmp_synthesis_, session.readings)
-    verdict = attempt.making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
+    verdict = _audit(cycle, source)
     verdict.check()  # also for a cycle that came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     replaced = before if isinstance(before, Method) else None
@@ -427,7 +427,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
     """
     session = session_of(cycle)
     source = tool_readings.with_calls(source, session.readings)
-    verdict = current().making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed)
+    verdict = _audit(cycle, source)
     small = bool(cycle._slots.get("expert")) and connections.is_connection(_root(cycle), cycle.target)
     if not verdict.accepted:
         try:
@@ -445,6 +445,13 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
     )  # fmt: skip
 
 
+def _audit(cycle: UvmObject, source: str) -> Verdict:
+    """Return the guardian's verdict on a source for a cycle."""
+    session, attempt = session_of(cycle), current()
+    denied = denied_to(attempt, cycle.holder) if session.tools else None
+    return attempt.making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed, denied=denied)
+
+
 async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     """Return the reasons why a source cannot be kept, and its outcome on the call that asked for it.
 
@@ -454,7 +461,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     methods, selector = attempt.making.methods, cycle.selector
     session = session_of(cycle)
     draft, source = source, tool_readings.with_calls(source, session.readings)
-    verdict = methods.audit(source, selector, tools=session.tools, sealed=session.sealed)
+    verdict = _audit(cycle, source)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: SynthesisLimits.of(attempt.settings).reasons]], ""
     if session.sealed and not verdict.contract["reaches"]:
@@ -475,14 +482,16 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         return [e.message], ""
     method, writes = Method(selector, source, contract=verdict.contract, provenance={"policy": verdict.policy}), verdict.contract["writes"]
     held = cycle.holder._slots.get(selector)
-    answers: Mapping[str, Any] = {}
+    session.agreed |= check_others(attempt, cycle.holder, held if isinstance(held, Method) else None, verdict, session.agreed)
+    recorded = trials.NOTHING_RECORDED
     if session.tools and isinstance(held, Method):
         answers = operation_pins.recorded_answers(_root(cycle), cycle.holder, held, attempt.mission.accepted)
+        recorded = trials.RecordedCalls(answers, method_doubts.refusals(_doubts_about(cycle)))
     outcomes = []
     for obj, case in cases:
-        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, answers))
-    if (recorded := _recorded_call(cycle)) is not None and not any(outcome.reason for outcome in outcomes):
-        case = trials.of_examples([recorded.example])[0]._replace(exchanges=recorded.exchanges)
+        outcomes.append(await trials.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes, recorded))
+    if (exchange := _recorded_call(cycle)) is not None and not any(outcome.reason for outcome in outcomes):
+        case = trials.of_examples([exchange.example])[0]._replace(exchanges=exchange.exchanges)
         outcomes.append(await trials.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity()))
     return [outcome.reason for outcome in outcomes if outcome.reason][: SynthesisLimits.of(attempt.settings).reasons], outcomes[0].did
 

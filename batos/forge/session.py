@@ -40,6 +40,7 @@ class SynthesisSession:
     :ivar tools: True if the method may use tools.
     :ivar readings: what the connection that the method is for answers now, where an expert writes it.
     :ivar sealed: True if it is a plan's: free texts that tools answer it are sealed.
+    :ivar agreed: tools of other connections that its user lets the method reach.
     :ivar prompts: requests that a model may be asked, the first one first.
     :ivar prompt: the request that the current draft answers; "" where no model wrote it.
     :ivar candidates: sources that passed all trials.
@@ -56,6 +57,7 @@ class SynthesisSession:
     tools: bool = False
     readings: tuple[ToolReading, ...] = ()
     sealed: bool = False
+    agreed: frozenset[str] = frozenset()
     prompts: tuple[str, ...] = ()
     prompt: str = ""
     candidates: tuple[MethodCandidate, ...] = ()

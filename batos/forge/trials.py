@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from batos import scope
 from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError, MethodFailed, ToolFailed, ToolsTied
 from batos.image import history
+from batos.image.method_doubts import Refusal
 from batos.methods.runtime import MethodRuntime, home_of
 from batos.mind.attempt import Attempt
 from batos.mind.tool_use import is_about_request
@@ -21,10 +22,21 @@ from batos.sandbox import Activity
 from batos.synthesis.specification import same
 
 _SHOWN = 120  # greatest number of characters of a value in a reason
-_NO_ANSWERS: Mapping[str, Any] = {}
 _FAULTS_OF_FORM = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
 Draft = tuple[bytes, Method]
 """Id of the object that would hold the method, and the method, which is not installed."""
+
+
+class RecordedCalls(NamedTuple):
+    """Answers and refusals of tools as they were recorded before, for calls that a trial does not make."""
+
+    answers: Mapping[str, Any]
+    """by `CONNECTION.TOOL`"""
+    refused: Mapping[tuple[str, str], Refusal]
+    """by `CONNECTION.TOOL` and canonical arguments"""
+
+
+NOTHING_RECORDED = RecordedCalls({}, {})
 
 
 class Case(NamedTuple):
@@ -76,12 +88,12 @@ async def run(
     methods: MethodRuntime,
     activity: Activity,
     writes: Sequence[str] = (),
-    answers: Mapping[str, Any] = _NO_ANSWERS,
+    recorded: RecordedCalls = NOTHING_RECORDED,
 ) -> Outcome:
     """Run a method once in a transaction that is aborted.
 
     :param writes: slots that it may write, by the audit.
-    :param answers: of tools (`CONNECTION.TOOL`) that are not called in a trial, as they were recorded before.
+    :param recorded: what is known of the tools that the trial does not call.
     :raises BatosError: for a failure outside of the method: a failed inference, or no available worker.
     """
     drafts: tuple[Draft, ...] = scope.current().drafts
@@ -97,7 +109,7 @@ async def run(
         sandbox = await methods.sandbox()
         try:
             with attempt.trial((*drafts, (home._p_oid, method)) if home._p_oid else drafts) as entered:
-                entered.trial.recorded, entered.trial.exchanges = answers, case.exchanges
+                entered.trial.recorded, entered.trial.refused, entered.trial.exchanges = *recorded, case.exchanges
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except ToolsTied:  # what the tool would answer is not known here, so nothing can be said against the method
             return Outcome(case, "")

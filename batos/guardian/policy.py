@@ -66,6 +66,8 @@ class ReachableTool(NamedTuple):
     """names of its arguments, in the order in which they may be given by position"""
     places: frozenset[str] = frozenset()
     """those of its arguments that say where in a folder, on a server or on the web"""
+    denied: bool = False
+    """True if its user denies each call of it: a draft may not call it"""
 
 
 ToolTable = Mapping[str, Mapping[str, ReachableTool]]

@@ -32,18 +32,32 @@ class Doubt(NamedTuple):
     reason: str
     """in words, for a model and for the user"""
     tool: str = ""
-    """`CONNECTION.TOOL` whose answer `answer` is"""
+    """`CONNECTION.TOOL` whose answer `answer` is, or that refused the call"""
     answer: str = ""
     """JSON of what the tool answered; empty where it failed, or the answer is long"""
     lasting: bool = False
     """True if no later version is doubted for the same sign: it was written knowing it"""
     met: int = 0
     """0: it counts at once. Otherwise the number of missions in a row that met it: it counts from 2 on"""
+    arguments: str = ""
+    """canonical arguments of the call that `tool` refused; empty where it refused none, or they are long"""
+    status: int = 0
+    """HTTP status of the refusal"""
+    message: str = ""
+    """text of the refusal"""
+    # Fields are only ever added at the end, with a default: the image keeps them as tuples.
 
     @property
     def counts(self) -> bool:
         """True if the next message has the version written anew."""
         return self.met != 1
+
+
+class Refusal(NamedTuple):
+    """Refusal of a call by a tool."""
+
+    message: str
+    status: int
 
 
 class MethodDoubts(Persistent):
@@ -68,7 +82,8 @@ def record(root: Root, oid: bytes, selector: str, doubt: Doubt, accepted: float 
     found = table.get((oid, selector))
     if found is None:
         found = table[oid, selector] = MethodDoubts()
-    cut = doubt._replace(reason=doubt.reason[:_CHARS], answer=doubt.answer if len(doubt.answer) <= _CHARS else "")
+    answer, arguments = (text if len(text) <= _CHARS else "" for text in (doubt.answer, doubt.arguments))
+    cut = doubt._replace(reason=doubt.reason[:_CHARS], answer=answer, arguments=arguments, message=doubt.message[:_CHARS])
     found.held = (*found.held, tuple(cut))[-_KEPT:]
     return True
 
@@ -111,6 +126,14 @@ def about(holder: UvmObject, method: Method, before: float) -> list[Doubt]:
 def answers(doubts: list[Doubt]) -> dict[str, Any]:
     """Return what tools answered when a method was doubted, by `CONNECTION.TOOL`; the newest of each."""
     return {one.tool: json.loads(one.answer) for one in doubts if one.answer}
+
+
+def refusals(doubts: list[Doubt]) -> dict[tuple[str, str], Refusal]:
+    """Return the refusals of calls that tools call malformed, by `CONNECTION.TOOL` and canonical arguments.
+
+    A doubt that counts only when it is met again is left out: what was refused then may be let now.
+    """
+    return {(one.tool, one.arguments): Refusal(one.message, one.status) for one in doubts if one.arguments and not one.met}
 
 
 def _of(root: Root, oid: bytes, selector: str) -> list[Doubt]:

@@ -188,15 +188,20 @@ class MethodRuntime:
         self._started = False
         self.writers_known = writers_known
 
-    def audit(self, source: str, selector: str, *, tools: bool = False, sealed: bool = False) -> Verdict:
+    def audit(
+        self, source: str, selector: str, *, tools: bool = False, sealed: bool = False, denied: Callable[[str], bool] | None = None
+    ) -> Verdict:
         """Return the guardian's verdict, by the policy of the settings.
 
         :param tools: True for a method that may use tools: the policy grants that besides.
         :param sealed: True for a plan, to which free texts of tools are sealed; likewise.
+        :param denied: returns True for a tool (`CONNECTION.TOOL`) that the method may not call; None: it may call all.
         """
         granted = [name for name, wanted in ((TOOLS, tools), (SEALED, sealed)) if wanted]
         policy = self._policy.granting(*granted) if granted else self._policy
         there = self.image.read(connections.reachable_tools) if TOOLS in policy.capabilities else None
+        if there is not None and denied is not None:
+            there = {alias: {name: tool._replace(denied=denied(tool.name)) for name, tool in held.items()} for alias, held in there.items()}
         verdict = self._guardian.audit(source, selector, policy, tools=there)
         self.bus.publish(SourceAudited(verdict.accepted))
         return verdict

@@ -28,6 +28,7 @@ from batos.errors import BatosError, BatosSignal, InferenceFailed
 from batos.image import blobs, journal, ownership, storage
 from batos.image.journal import InferenceRecord
 from batos.image.living_image import LivingImage
+from batos.image.method_doubts import Refusal
 from batos.image.server import away_error
 from batos.mind.events import TextBatch
 from batos.objects import UvmObject
@@ -152,6 +153,10 @@ class AttemptTally:
         """True in a trial from its first call on that a double of the tool answered. What is answered from then on is not a fact."""
         self.recorded: Mapping[str, Any] = {}
         """Answers of tools (`CONNECTION.TOOL`) for a trial, in the place of doubles: as they were recorded before."""
+        self.refused: Mapping[tuple[str, str], Refusal] = {}
+        """Calls of tools, by tool and arguments, that fail in a trial as they failed before."""
+        self.unread: set[str] = set()
+        """Tools (`CONNECTION.TOOL`), and connections, that trials do not read: their user is not asked yet if a method may reach them."""
         self.exchanges: Mapping[tuple[str, str], Sequence[Any]] | None = None
         """In a trial of a recorded call: what each tool answered to these arguments, in order. No other call is known there."""
 
@@ -160,8 +165,9 @@ class AttemptTally:
         new = AttemptTally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.taken, new.agreed, new.calls = set(self.taken), dict(self.agreed), Counter(self.calls)
+        new.unread = set(self.unread)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
-        new.doubled, new.recorded, new.exchanges = self.doubled, self.recorded, self.exchanges
+        new.doubled, new.recorded, new.refused, new.exchanges = self.doubled, self.recorded, self.refused, self.exchanges
         return new
 
 

@@ -210,7 +210,8 @@ class ToolUse:
             return
         said = f"{name}({self._short(dict(arguments))}) fits its schema and failed: {self._short(error.message)}"
         if status in MALFORMED:
-            await self._doubt(f"{name} {status} {effects.canonical(arguments)}", said)
+            sent = effects.canonical(arguments)
+            await self._doubt(f"{name} {status} {sent}", said, tool=name, arguments=sent, status=status, message=error.message)
         else:
             await self._doubt(f"{name} {status}", said, met=1)
 
@@ -287,7 +288,8 @@ class ToolUse:
 
     async def _tried(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], gated: bool) -> Any:
         """Return what a call in a trial is answered. What the mission has asked for before is as it was. A tool that only reads is really
-        asked, where a grant lets it without a question. A double of the tool answers any other call, and all that follow it.
+        asked, where a grant lets it without a question. A double of the tool answers any other call, and all that follow it. It refuses a
+        call for which the version before is doubted, as the tool did.
 
         :raises ToolsTied: where there is no double: the tool does not say what it answers.
         """
@@ -303,12 +305,14 @@ class ToolUse:
             return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated)
         connection, tool = toolbox.find(name)
         check_arguments(name, tool, arguments)
-        if tool.kind == READS and not trial.doubled:
+        if tool.kind == READS and not trial.doubled and trial.unread.isdisjoint((name, connection.spec.name)):
             call = ToolCall(connection=connection.spec.name, tool=tool, arguments=arguments, send=_unsent)
             if own.has_ended(name, arguments):
                 return await own.perform(name, arguments, lambda: toolbox.prepare(name, arguments), gated=gated, reads=True)
             if not self.tied() and self._decide(call).verdict == ALLOW:
                 return await self._made(toolbox, name, arguments, gated, reads=True)
+        if (refusal := trial.refused.get((name, effects.canonical(arguments)))) is not None:
+            raise ToolFailed(refusal.message, status=refusal.status)
         try:
             answer = trial.recorded[name] if name in trial.recorded else doubles.double(tool.result, arguments)
         except doubles.NoDouble:

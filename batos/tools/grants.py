@@ -146,6 +146,26 @@ def _covers(held: CurrentGrant, request: ToolRequest) -> bool:
     )
 
 
+def always(verdict: str, grants: Sequence[CurrentGrant], name: str, now: float, *, system: bool = False) -> bool:
+    """Return True if a grant has a verdict on each call of a tool: of all missions and personas, with whatever arguments.
+
+    :param name: `CONNECTION.TOOL`
+    :param system: True for missions of the system's own, which an allow only covers if it says so.
+    """
+    found = [grant for grant, _ in grants if grant.verdict == verdict and glob(grant.pattern, name) and not has_expired(grant, now)]
+    return any(
+        not (grant.persona or grant.mission or grant.effect)
+        and all(constraint is True for constraint in json.loads(grant.args or "{}").values())
+        and (grant.system or not system or verdict != ALLOW)
+        for grant in found
+    )
+
+
+def may_refuse(grants: Sequence[CurrentGrant], name: str, now: float) -> bool:
+    """Return True if a grant denies some calls of a tool (`CONNECTION.TOOL`), or asks about them."""
+    return any(grant.verdict != ALLOW and glob(grant.pattern, name) and not has_expired(grant, now) for grant, _ in grants)
+
+
 # --- marks
 
 

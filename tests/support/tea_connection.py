@@ -37,7 +37,8 @@ ORDER = ToolDefinition(
 class Shop:
     """A connector whose place is in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "shop") -> None:
+        self.name = name
         self.sent = list[tuple[str, Mapping[str, Any]]]()
         self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}]
         self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
@@ -63,7 +64,7 @@ class Shop:
             return {"status": 200, "body": body, "url": "https://shop.example"}
 
         return ToolCall(
-            connection="shop", tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}", seconds=self.seconds
+            connection=self.name, tool=tool, arguments=arguments, send=send, payload=f"POST {dict(arguments)}", seconds=self.seconds
         )
 
     async def close(self) -> None:

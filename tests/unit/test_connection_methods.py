@@ -14,9 +14,10 @@ import pytest
 from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, ToolFailed
 from batos.forge import operation_pins, tool_mends, versions
-from batos.image import effects, ledger
+from batos.image import effects, ledger, method_doubts
 from batos.image import grants as image_grants
 from batos.image.grants import GrantRecord
+from batos.image.method_doubts import Doubt
 from batos.tools import doubles
 from batos.tools.connections import PinnedConnection
 from batos.tools.definitions import ConnectionSpec, ToolDefinition
@@ -330,6 +331,65 @@ async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doub
     await kernel.scheduler.answer("m2", "once")
     assert (await heard.end())["result"]["value"] == 7
     assert "sku in capitals" in asked[0].user
+
+
+async def refused_order(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    """Teach `buy_cheapest_`, then have its order called malformed."""
+    await allow(kernel)
+    writing(inference, BUY)
+    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
+    shop.refuse = ToolFailed("POST /orders was answered 422: sku in capitals", status=422)
+    heard = await begun(kernel, "r1", "buy_cheapest_")
+    await question(kernel, "r1")
+    await kernel.scheduler.answer("r1", "once")
+    assert (await heard.end())["error"]["code"] == "tool_failed"
+
+
+async def test_a_draft_that_makes_the_call_that_was_called_malformed_is_refused_with_what_the_place_said(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await refused_order(kernel, inference, shop)
+    shop.refuse = None
+    asked = writing(inference, BUY, BUY.replace("['sku']\n", "['sku'].upper()\n"))
+    heard = await begun(kernel, "m1", "buy_cheapest_")
+    assert "POST {'sku': 'ASSAM'}" in await question(kernel, "m1"), "the request that was refused is not put to its user again"
+    await kernel.scheduler.answer("m1", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert "buy_cheapest_() failed: POST /orders was answered 422: sku in capitals" in asked[1].user
+    assert [arguments for name, arguments in shop.sent if name == "order"] == [{"sku": "assam"}, {"sku": "ASSAM"}]
+    assert doubts(kernel, "buy_cheapest_") == []
+
+
+async def test_where_each_draft_makes_the_call_that_was_called_malformed_none_is_kept_and_nothing_is_asked(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await refused_order(kernel, inference, shop)
+    writing(inference, *[BUY] * 20)
+    ended = await told(kernel, "m1", "buy_cheapest_")
+    assert (ended["error"]["code"], ended["error"]["context"]["cause"]) == ("method_refused", "trial")
+    assert "POST /orders was answered 422: sku in capitals" in ended["error"]["message"]
+    assert kernel.image.read(lambda root: root["lobby"].tools.shop._slots["buy_cheapest_"].version) == 1
+    assert len([name for name, _ in shop.sent if name == "order"]) == 1
+
+
+async def test_a_read_that_was_called_malformed_is_made_anew_in_a_trial(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
+    await refused_first(kernel, inference, shop, 422)
+    shop.fault = None
+    asked = writing(inference, CAREFUL)
+    assert (await told(kernel, "m1", "first_"))["result"]["value"] == "sencha", "what the place says now counts"
+    assert len(asked) == 1
+
+
+def test_a_doubt_keeps_the_refused_call_and_one_of_an_older_image_has_none() -> None:
+    old = (1, "digest", 2.0, "sign", "reason", "shop.order", "", False, 0)
+    assert Doubt(*old)[len(old) :] == ("", 0, "")
+    root: dict[str, Any] = {}
+    doubt = Doubt(*old)._replace(arguments='{"sku":"assam"}', status=422, message="sku in capitals")
+    assert method_doubts.record(root, b"oid", "m_", doubt)
+    assert method_doubts.record(root, b"oid", "m_", doubt._replace(sign="long", arguments="x" * 5000, message="y" * 5000))
+    first, second = (Doubt(*one) for one in root["doubts"][b"oid", "m_"].held)
+    assert (first, second.arguments, len(second.message)) == (doubt, "", 4000)
+    assert method_doubts.refusals([first, second, first._replace(met=2)]) == {("shop.order", '{"sku":"assam"}'): ("sku in capitals", 422)}
 
 
 async def test_what_its_user_says_became_of_a_call_is_no_answer_of_the_tool(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:

@@ -32,6 +32,8 @@ TOOLS = {
         "write": tool("notes.write", "idempotent", "path", "text", places=FOLDER),
         "move": tool("notes.move", "verifiable", "path", "to", places=FOLDER),
     },
+    "mail": {"list": tool("mail.list", "reads"), "send": tool("mail.send", "acts", "text")._replace(denied=True)},
+    "bank": {"pay": tool("bank.pay", "acts", "sum")._replace(denied=True)},
     "web": {"fetch": tool("web.fetch", "reads", "url", places=("url",)), "search": tool("web.search", "reads", "query", places=("url",))},
 }
 
@@ -60,6 +62,17 @@ def test_a_finding_names_the_tool_its_class_and_what_repeats_it() -> None:
     source = "def m(self, url):\n    page = self.tools.web.fetch(url)\n    self.tools.notes.write(path=page['title'], text='x')\n"
     (finding,) = audit(source).errors
     assert (finding.line, finding.reason) == (3, "the argument 'path' of notes.write is made of what web answered")
+
+
+def test_a_tool_that_its_user_denies_is_neither_granted_nor_offered_in_its_place() -> None:
+    (finding,) = audit("def m(self):\n    return self.tools.mail.send('x')\n").errors
+    assert (finding.rule, finding.line) == ("tools", 2)
+    assert finding.reason == "'send' of mail is not granted: its user denies each call of it"
+    assert finding.hint.endswith("Its tools are: list.")
+    (finding,) = audit("def m(self):\n    return self.tools.mail.sent('x')\n").errors
+    assert finding.reason == "'sent' is not a tool of mail"
+    (finding,) = audit("def m(self):\n    return self.tools.bank.pay(1)\n").errors
+    assert finding.hint.endswith("Its tools are: none.")
 
 
 def test_where_tools_are_not_known_a_loop_is_a_warning() -> None:

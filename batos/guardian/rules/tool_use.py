@@ -97,9 +97,11 @@ def _tool(subject: AuditSubject, node: ast.Call, connection: str, wanted: str) -
         wanted = given.value
     if there is None:
         return ReachableTool(f"{connection}.{wanted}")
-    if wanted not in there[connection]:
-        reason = f"{wanted!r} is not a tool of {connection}{nearest(wanted, list(there[connection]))}"
-        names = sorted(there[connection])
+    names = sorted(name for name, one in there[connection].items() if not one.denied)
+    if wanted not in names:
+        is_denied = wanted in there[connection]
+        reason = f"{wanted!r} is not a tool of {connection}{nearest(wanted, names)}"
+        reason = f"{wanted!r} of {connection} is not granted: its user denies each call of it" if is_denied else reason
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         mapping = "A connection is not a dict; call one of its tools, and read what that answers. " if wanted in _OF_DICTS else ""
         subject.refuse(_ID, node.func, reason, f"{mapping}Its tools are: {', '.join(names[:_LISTED]) or 'none'}{more}.")
