@@ -589,6 +589,11 @@ class ToolRow(_ToolClass):
         Literal["allow", "ask", "deny", "suspended"], "what the grants say of a call by a user's mission; `suspended`: its place changed it"
     ]
     line: Annotated[str, "one line on it"]
+    message: NotRequired[Annotated[str, "the message that performs it; empty: only `call_` does"]]
+    method: NotRequired[Annotated[str, "of HTTP: the method of a call; of an MCP server `tools/call`"]]
+    path: NotRequired[Annotated[str, "of HTTP: the path of a call"]]
+    server: NotRequired[Annotated[str, "of HTTP: the address of the place, if its document says it"]]
+    argv: NotRequired[Annotated[list[str], "of a program: its words"]]
     description: NotRequired[Annotated[str, "what its place says of it"]]
     parameters: NotRequired[Annotated[JsonObject, "JSON schema of its arguments"]]
     result: NotRequired[Annotated[JsonObject | None, "JSON schema of its result"]]

@@ -164,7 +164,7 @@ class ShowReply(WireReply):
     """An object: its slots; for a mission its record, too."""
 
     type: Literal["show"]
-    oid: Annotated[str | None, "id of the object; null: an old mission of which one line is kept"]
+    oid: Annotated[str | None, "id of the object; null: an old mission of which one line is kept, or an operation of a connection"]
     slots: Annotated[JsonObject, "its own slots as plain values; those that end in `*` are parents"]
     tid: Annotated[str | None, "id of the transaction that wrote it"]
     record: NotRequired[Annotated[RecordRow, "of a mission: its record"]]
@@ -185,7 +185,7 @@ class LsReply(WireReply):
 
     type: Literal["ls"]
     target: Annotated[str, "the object"]
-    oid: Annotated[str, "its id"]
+    oid: Annotated[str | None, "its id; null: an operation of a connection"]
     entries: Annotated[list[SlotEntry], "its slots by name, then the operations of a connection"]
 
 
