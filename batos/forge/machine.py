@@ -448,7 +448,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Op
 def _audit(cycle: UvmObject, source: str) -> Verdict:
     """Return the guardian's verdict on a source for a cycle."""
     session, attempt = session_of(cycle), current()
-    denied = denied_to(attempt, cycle.holder) if session.tools else None
+    denied = denied_to(attempt, cycle.holder) if session.tools and not session.sealed else None  # a plan is not kept
     return attempt.making.methods.audit(source, cycle.selector, tools=session.tools, sealed=session.sealed, denied=denied)
 
 

@@ -34,6 +34,7 @@ from batos.image.living_image import LivingImage
 from batos.image.method_doubts import Doubt
 from batos.image.mission_record import FROM_OTHERS, WITH_FILES, MissionRecord
 from batos.memory.objects import TOOL
+from batos.mind import call_misfits
 from batos.mind.evidence import RecalledPassage, without_marks
 from batos.mind.inference import AttemptTally
 from batos.objects import Method
@@ -195,6 +196,11 @@ class ToolUse:
         except ToolsTied:
             self.was_tied = True
             raise
+        except UnknownTool:
+            raise
+        except InvalidInput as e:
+            await self._doubt_misfit(toolbox, name, arguments, e)
+            raise
         self._note_act(name)
         await self._clear_doubts(name)
         await self._doubt_form(name, arguments, result)
@@ -214,6 +220,20 @@ class ToolUse:
             await self._doubt(f"{name} {status} {sent}", said, tool=name, arguments=sent, status=status, message=error.message)
         else:
             await self._doubt(f"{name} {status}", said, met=1)
+
+    async def _doubt_misfit(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], error: InvalidInput) -> None:
+        """Doubt the connection's method that makes a call which does not fit its schema, unless the misfit is what it was sent."""
+        if (method := _own_method()) is None:
+            return
+        args, kwargs = scope.current().run.given
+        fault = call_misfits.fault_of(method, args, kwargs, name, toolbox.find(name)[1], arguments)
+        if fault is None:
+            return
+        said = f"{name}({self._short(dict(arguments))}) does not fit its schema: {self._short(error.message)}"
+        if fault.whose == call_misfits.METHODS:
+            await self._doubt(f"{name} misfit {fault.argument}", said)
+        elif fault.whose == call_misfits.UNKNOWN:
+            await self._doubt(f"{name} misfit", said, met=1)
 
     async def _clear_doubts(self, name: str) -> None:
         """Take back doubts that do not count yet about the connection's method: the tool answers it again."""

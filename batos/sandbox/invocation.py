@@ -181,13 +181,15 @@ class Invocation:
         self._weight = self._calls = 0
         self._errors: dict[tuple[str, str], BatosError] = {}
         self.acted = False
+        self.given: tuple[Sequence[Any], Mapping[str, Any]] = ((), {})
+        """Arguments of the message that the method answers, by position and by name."""
 
     async def run(self, session: WorkerSession, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the method in a worker that has it loaded, apply its changes, and return its value.
 
         :raises MethodFailed: for an exception of the method itself. Other errors: see the module.
         """
-        monty = client()
+        monty, self.given = client(), (args, kwargs)
         try:
             given = self._inputs(args, kwargs)
             code = f"_b_run({self.loaded.program.function}, {', '.join(given)})"

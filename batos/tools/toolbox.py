@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -33,6 +33,9 @@ from batos.tools.definitions import (
     check_definitions,
 )
 from batos.tools.machines import NeedMachine
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 log = structlog.get_logger("batos.tools")
 Open = Callable[[ConnectionSpec, ConnectorServices], Connector]
@@ -286,23 +289,29 @@ def check_arguments(name: str, tool: ToolDefinition, arguments: Mapping[str, Any
 
     :raises InvalidInput: with the argument, what is wrong with it, and what is allowed.
     """
-    from jsonschema import Draft202012Validator, exceptions  # imported late: only a call needs it
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
     if not isinstance(arguments, Mapping):
         raise InvalidInput(f"{name} takes its arguments as a JSON object; this is {shown(json.dumps(arguments))}")
-    checker = Draft202012Validator(_checkable(tool.parameters), registry=Registry())  # an empty registry fetches nothing
-    try:
-        wrong = exceptions.best_match(checker.iter_errors(dict(arguments)))
-    except (Unresolvable, RecursionError, exceptions.SchemaError, TypeError, ValueError) as e:
-        log.warning("schema_not_usable", tool=name, error=str(e)[:200])
-        return  # the place checks them itself
+    wrong = wrong_in(name, tool, arguments)
     if wrong is not None:
         at = ".".join(map(str, wrong.absolute_path))
         expected = json.dumps(tool.parameters.get("properties", {}), ensure_ascii=False)
         said = wrong.message if len(wrong.message) <= 300 else wrong.message[:300] + "…"
         raise InvalidInput(f"{name}: {at + ': ' if at else ''}{said}; its parameters are {shown(expected)}")
+
+
+def wrong_in(name: str, tool: ToolDefinition, arguments: Mapping[str, Any]) -> ValidationError | None:
+    """Return the error of what does not fit the tool's schema in a call's arguments; None where all fits, as far as is known."""
+    from jsonschema import Draft202012Validator, exceptions  # imported late: only a call needs it
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    checker = Draft202012Validator(_checkable(tool.parameters), registry=Registry())  # an empty registry fetches nothing
+    try:
+        found: ValidationError | None = exceptions.best_match(checker.iter_errors(dict(arguments)))
+    except (Unresolvable, RecursionError, exceptions.SchemaError, TypeError, ValueError) as e:
+        log.warning("schema_not_usable", tool=name, error=str(e)[:200])
+        return None  # the place checks them itself
+    return found
 
 
 def misfit_of(tool: ToolDefinition, result: Any) -> str:

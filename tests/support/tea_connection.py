@@ -42,6 +42,8 @@ class Shop:
         self.sent = list[tuple[str, Mapping[str, Any]]]()
         self.teas: list[dict[str, Any]] = [{"sku": "sencha", "price": 9.5}, {"sku": "assam", "price": 4.0}]
         self.offered: Sequence[ToolDefinition] = [LIST, ORDER]
+        self.bodies = dict[str, Any]()
+        """Answers of other tools, by name."""
         self.fault: Exception | None = None
         self.refuse: Exception | None = None
         self.seconds = 60.0
@@ -60,7 +62,7 @@ class Shop:
                 raise self.fault
             if tool.name == "order" and self.refuse is not None:
                 raise self.refuse
-            body = self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments["sku"]}
+            body = self.bodies.get(tool.name, self.teas if tool.name == "listTeas" else {"id": 7, "sku": arguments.get("sku")})
             return {"status": 200, "body": body, "url": "https://shop.example"}
 
         return ToolCall(
