@@ -196,8 +196,6 @@ class ToolUse:
         except ToolsTied:
             self.was_tied = True
             raise
-        except UnknownTool:
-            raise
         except InvalidInput as e:
             await self._doubt_misfit(toolbox, name, arguments, e)
             raise
@@ -223,11 +221,10 @@ class ToolUse:
 
     async def _doubt_misfit(self, toolbox: Toolbox, name: str, arguments: Mapping[str, Any], error: InvalidInput) -> None:
         """Doubt the connection's method that makes a call which does not fit its schema, unless the misfit is what it was sent."""
-        if (method := _own_method()) is None:
+        if (method := _own_method()) is None or isinstance(error, UnknownTool):
             return
         args, kwargs = scope.current().run.given
-        fault = call_misfits.fault_of(method, args, kwargs, name, toolbox.find(name)[1], arguments)
-        if fault is None:
+        if (fault := call_misfits.fault_of(method, args, kwargs, name, toolbox.find(name)[1], arguments)) is None:
             return
         said = f"{name}({self._short(dict(arguments))}) does not fit its schema: {self._short(error.message)}"
         if fault.whose == call_misfits.METHODS:
