@@ -13,6 +13,7 @@ from batos.app.kernel import Kernel
 from batos.forge import versions
 from batos.mind.call_misfits import METHODS, SENDERS, UNKNOWN, fault_of
 from batos.objects import Method
+from batos.tools import schema_changes
 from batos.tools.definitions import ToolDefinition
 from tests.support.methods import writing
 from tests.support.missions import FakeInference
@@ -20,8 +21,7 @@ from tests.support.tea_connection import LIST, Shop, answered, lesson, taking, t
 from tests.support.tool_missions import connected
 
 SKUS = {"type": "string", "enum": ["assam", "sencha"]}
-LOUD = {"type": "string", "enum": ["assam", "sencha", "ASSAM", "SENCHA"], "not": {"pattern": "[a-z]"}}
-"""Narrower in a way that a comparison of two documents does not see."""
+LOUD = {"type": "string", "enum": ["ASSAM", "SENCHA"]}
 PRICE = ToolDefinition(name="price", kind="reads", parameters=taking(sku=SKUS), result=answered({"type": "number"}), outward=False)
 
 
@@ -62,20 +62,21 @@ CHOSEN = "def price_of_(self, sku):\n    known = {sku: sku}\n    one = known[sku
 
 
 async def test_a_method_whose_own_call_does_not_fit_any_more_is_written_anew_at_its_next_message(
-    kernel: Kernel, inference: FakeInference, shop: Shop
+    kernel: Kernel, inference: FakeInference, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(schema_changes, "why_unfit", lambda *_: "")  # not each narrowing can be seen in two documents
     writing(inference, FIXED)
     await lesson(kernel, "t1", "assam_price_", {"args": [], "result": 4.0})
     await narrow(kernel, shop)
-    assert doubts(kernel, "assam_price_") == [], "its argument has the values that it had"
+    assert doubts(kernel, "assam_price_") == [], "no reason was found"
     sent = len(shop.sent)
     assert (await told(kernel, "m1", "assam_price_"))["state"] == "FAILED"
     assert len(shop.sent) == sent, "it is refused before it is sent"
     (doubt,) = doubts(kernel, "assam_price_")
-    assert doubt.startswith('shop.price({"sku": "assam"}) does not fit its schema: shop.price: sku: \'assam\' should not be valid under ')
+    assert doubt.startswith('shop.price({"sku": "assam"}) does not fit its schema: shop.price: sku: \'assam\' is not one of ')
     asked = writing(inference, FIXED, FIXED.replace("'assam'", "'ASSAM'"))
     assert (await told(kernel, "m2", "assam_price_"))["result"]["value"] == 4.0
-    assert "does not fit its schema: shop.price: sku: 'assam' should not be valid under" in asked[0].user
+    assert "does not fit its schema: shop.price: sku: 'assam' is not one of" in asked[0].user
     assert len(asked) == 2, "the same draft does not fit in its trial"
     assert doubts(kernel, "assam_price_") == []
 
