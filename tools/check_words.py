@@ -3,7 +3,7 @@
     python tools/check_words.py [FILE ...] [--reflow]
 
 A document (`*.md`) is checked sentence by sentence: at most 25 words, no words that hide who acts, no "is no X", no double negation, no
-"is told", no "comes to", no "will", one sentence a line. A cell of a table stands alone: it does not begin with "the same", and does not
+"is told", no "comes to", no "will", one sentence a line, and a passive verb in at most 15 % of the sentences. A cell of a table stands alone: it does not begin with "the same", and does not
 refer to another one by "likewise", "as above" or "the former". Nor does a help text or the description of a setting, which has no "of
 them" either. Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings. Of a
 template of the console (`*.html`) each block is, and each text of an attribute that is shown.
@@ -50,6 +50,15 @@ DOUBLE = re.compile(
     re.IGNORECASE,
 )
 """"Nothing that does not", "not unusual"."""
+_AUXILIARY = r"(?:is|are|was|were|be|been|being)(?: (?:not|never|also|only|then|now|always|often|still|already|\w+ly))?"
+_IRREGULAR = (
+    "written|made|sent|kept|held|found|read|run|shown|known|taken|given|put|set|built|chosen|drawn|seen|said|told|left|lost|paid|cut|done|"
+    "begun|bound|brought|bought|sold|thrown|broken|spoken|hidden|forgotten|understood|thought|meant"
+)
+PASSIVE = re.compile(rf"\b{_AUXILIARY} (?:\w+ed|{_IRREGULAR})\b", re.IGNORECASE)
+"""A passive verb: who acts is not named, or comes last."""
+MOST_PASSIVE, FEWEST_SENTENCES = 0.15, 20
+"""Greatest share of sentences with a passive verb in a document, and the number of sentences from which the share counts."""
 ELSEWHERE = re.compile(r"\A\W*(?:the same|of them)\b|\b(?:as above|likewise|the former|the latter|ditto)\b", re.IGNORECASE)
 """Words of a cell, a help text or a setting that refer to another one."""
 OF_THEM = re.compile(r"\bof them\b", re.IGNORECASE)
@@ -345,9 +354,18 @@ def found_in(path: Path) -> list[str]:
         return [f"{shown}:{passage.line}: {why}" for passage in of_source(path) for why in trouble(passage)]
     whole = path.read_text("utf-8")
     found = [f"{shown}:{passage.line}: {why}" for passage in paragraphs(whole) for why in trouble(passage)]
+    found += [f"{shown}: {why}" for why in passive_share(whole)]
     pairs = enumerate(zip_longest(whole.splitlines(), reflowed(whole).splitlines()), 1)
     differing = next((line for line, (is_there, wanted) in pairs if is_there != wanted), None)
     return [*found, f"{shown}:{differing}: one sentence a line; --reflow makes it so"] if differing else found
+
+
+def passive_share(text: str) -> Iterator[str]:
+    """Yield what is wrong with a document in which too many sentences have a passive verb."""
+    said = [(passage.line, _CODE.sub("code", one)) for passage in paragraphs(text) for one in sentences(passage.text)]
+    lines = [str(line) for line, one in said if PASSIVE.search(one)]
+    if len(said) >= FEWEST_SENTENCES and len(lines) > MOST_PASSIVE * len(said):
+        yield f"{len(lines)} of {len(said)} sentences have a passive verb, at most {MOST_PASSIVE:.0%}: lines {', '.join(lines)}"
 
 
 def main() -> int:
