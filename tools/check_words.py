@@ -3,10 +3,11 @@
     python tools/check_words.py [FILE ...] [--reflow]
 
 A document (`*.md`) is checked sentence by sentence: at most 25 words, no words that hide who acts, no "is no X", no double negation, no
-"is told", no "comes to", no "will", one sentence a line, and a passive verb in at most 15 % of the sentences. A cell of a table stands alone: it does not begin with "the same", and does not
-refer to another one by "likewise", "as above" or "the former". Nor does a help text or the description of a setting, which has no "of
-them" either. Of a source (`*.py`) the docstrings are checked, and each text of at least five words: messages, help texts, settings. Of a
-template of the console (`*.html`) each block is, and each text of an attribute that is shown.
+"is told", no "comes to", no "will", one sentence a line. Of all its sentences at most 15 % have a passive verb. A cell of a table stands
+alone: it does not begin with "the same", and does not refer to another one by "likewise", "as above" or "the former". Nor does a help text
+or the description of a setting, which has no "of them" either. Of a source (`*.py`) the docstrings are checked, and each text of at least
+five words: messages, help texts, settings. Of a template of the console (`*.html`) each block is, and each text of an attribute that is
+shown.
 
 Left out are lists of words, code, and texts that go to a model or into images, whose words are part of journal keys. Of comments of
 objects in an image ("I am the …") and of texts for the models of MCP clients, only the older rules are checked.
