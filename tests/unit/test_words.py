@@ -74,6 +74,14 @@ def test_what_is_plain_is_left_alone(text: str) -> None:
     assert [why for passage in tool.paragraphs(text) for why in tool.trouble(passage)] == []
 
 
+def test_a_document_of_too_many_passive_verbs_is_found() -> None:
+    active, passive = "The daemon sends the reply.\n", "The reply is not always sent.\n"
+    assert list(tool.passive_share(active * 17 + passive * 3)) == []
+    (why,) = tool.passive_share(active * 17 + passive * 4)
+    assert why.startswith("4 of 21 sentences have a passive verb, at most 15%: lines ")
+    assert list(tool.passive_share(passive * 19)) == [], "a short page may need them"
+
+
 @pytest.mark.parametrize(
     "source",
     [
