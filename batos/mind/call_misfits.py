@@ -15,7 +15,7 @@ from batos.tools.operation_messages import meant_by
 from batos.tools.toolbox import wrong_in
 
 METHODS, SENDERS, UNKNOWN = "method", "sender", "unknown"
-"""Whose fault a misfit is."""
+"""Names of those whose fault a misfit can be; the last one stands for an unknown one."""
 _BY_CALL = "call_"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from batos.app.kernel import Kernel
-from batos.forge import lessons
+from batos.forge import lessons, versions
 from batos.image.history import oid_of
 from batos.tools.definitions import Delivery, ToolCall, ToolDefinition
 from tests.support.missions import Listened, submit
@@ -89,3 +89,8 @@ async def lesson(kernel: Kernel, id: str, selector: str, *examples: dict[str, An
     heard = Listened(kernel, id)
     await kernel.scheduler.submit(id, "teach", {"message": wire, **taught.options()}, lambda root: lessons.begin(root, taught, 16))
     return await heard.end()
+
+
+def doubts(kernel: Kernel, selector: str) -> list[str]:
+    """Return the reasons to doubt a method of the connection `shop`."""
+    return kernel.image.read(lambda root: versions.describe(root, root["lobby"].tools.shop, selector)).get("doubts", [])

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from batos.app.kernel import Kernel
-from batos.forge import versions
 from batos.mind.call_misfits import METHODS, SENDERS, UNKNOWN, fault_of
 from batos.objects import Method
 from batos.tools import schema_changes
 from batos.tools.definitions import ToolDefinition
 from tests.support.methods import writing
 from tests.support.missions import FakeInference
-from tests.support.tea_connection import LIST, Shop, answered, lesson, taking, told
+from tests.support.tea_connection import LIST, Shop, answered, doubts, lesson, taking, told
 from tests.support.tool_missions import connected
 
 SKUS = {"type": "string", "enum": ["assam", "sencha"]}
@@ -41,10 +40,6 @@ async def kernel(tmp_path: Path, inference: FakeInference, shop: Shop) -> AsyncI
     shop.bodies["price"] = 4.0
     async with connected(tmp_path, inference, shop) as kernel:
         yield kernel
-
-
-def doubts(kernel: Kernel, selector: str) -> list[str]:
-    return kernel.image.read(lambda root: versions.describe(root, root["lobby"].tools.shop, selector)).get("doubts", [])
 
 
 async def narrow(kernel: Kernel, shop: Shop) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from batos.app.kernel import Kernel
 from batos.errors import InvalidInput, ToolFailed
-from batos.forge import operation_pins, tool_mends, versions
+from batos.forge import operation_pins, tool_mends
 from batos.image import effects, ledger, method_doubts
 from batos.image import grants as image_grants
 from batos.image.grants import GrantRecord
@@ -25,7 +25,7 @@ from batos.tools.schema_changes import why_unfit
 from batos.tools.toolbox import check_arguments
 from tests.support.methods import writing
 from tests.support.missions import WAIT_S, FakeInference
-from tests.support.tea_connection import LIST, ORDER, TEA, Shop, answered, begun, lesson, taking, told
+from tests.support.tea_connection import LIST, ORDER, TEA, Shop, answered, begun, doubts, lesson, taking, told
 from tests.support.tool_missions import allow, connected
 
 CHEAPEST = "def cheapest_tea_(self):\n    return min(self.tools.shop.listTeas()['body'], key=lambda tea: tea['price'])['sku']\n"
@@ -288,10 +288,6 @@ CAREFUL = (
 )
 
 
-def doubts(kernel: Kernel, selector: str) -> list[str]:
-    return kernel.image.read(lambda root: versions.describe(root, root["lobby"].tools.shop, selector)).get("doubts", [])
-
-
 async def test_an_answer_of_another_form_has_the_method_written_anew_at_its_next_message_with_that_answer(
     kernel: Kernel, inference: FakeInference, shop: Shop
 ) -> None:
@@ -312,27 +308,6 @@ async def test_an_answer_of_another_form_has_the_method_written_anew_at_its_next
     assert (len(asked), doubts(kernel, "first_")) == (2, []), "it was written knowing that form"
 
 
-async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doubtful(
-    kernel: Kernel, inference: FakeInference, shop: Shop
-) -> None:
-    await allow(kernel)
-    writing(inference, BUY)
-    await lesson(kernel, "t1", "buy_cheapest_", {"args": [], "result": 7})
-    shop.refuse = ToolFailed("POST /orders was answered 422: sku in capitals", status=422)
-    heard = await begun(kernel, "m1", "buy_cheapest_")
-    await question(kernel, "m1")
-    await kernel.scheduler.answer("m1", "once")
-    assert (await heard.end())["error"]["code"] == "tool_failed"
-    assert "fits its schema and failed: POST /orders was answered 422: sku in capitals" in doubts(kernel, "buy_cheapest_")[0]
-    shop.refuse = None
-    asked = writing(inference, BUY.replace("['sku']\n", "['sku'].upper()\n"))
-    heard = await begun(kernel, "m2", "buy_cheapest_")
-    assert "POST {'sku': 'ASSAM'}" in await question(kernel, "m2"), "a new version asks before its first act"
-    await kernel.scheduler.answer("m2", "once")
-    assert (await heard.end())["result"]["value"] == 7
-    assert "sku in capitals" in asked[0].user
-
-
 async def refused_order(kernel: Kernel, inference: FakeInference, shop: Shop) -> None:
     """Teach `buy_cheapest_`, then have its order called malformed."""
     await allow(kernel)
@@ -343,6 +318,20 @@ async def refused_order(kernel: Kernel, inference: FakeInference, shop: Shop) ->
     await question(kernel, "r1")
     await kernel.scheduler.answer("r1", "once")
     assert (await heard.end())["error"]["code"] == "tool_failed"
+
+
+async def test_a_call_that_fits_its_schema_and_is_called_malformed_makes_it_doubtful(
+    kernel: Kernel, inference: FakeInference, shop: Shop
+) -> None:
+    await refused_order(kernel, inference, shop)
+    assert "fits its schema and failed: POST /orders was answered 422: sku in capitals" in doubts(kernel, "buy_cheapest_")[0]
+    shop.refuse = None
+    asked = writing(inference, BUY.replace("['sku']\n", "['sku'].upper()\n"))
+    heard = await begun(kernel, "m2", "buy_cheapest_")
+    assert "POST {'sku': 'ASSAM'}" in await question(kernel, "m2"), "a new version asks before its first act"
+    await kernel.scheduler.answer("m2", "once")
+    assert (await heard.end())["result"]["value"] == 7
+    assert "sku in capitals" in asked[0].user
 
 
 async def test_a_draft_that_makes_the_call_that_was_called_malformed_is_refused_with_what_the_place_said(
