@@ -122,13 +122,14 @@ run: install models ollama
 	@exec $(bin)/batos run --supervise $(if $(wildcard var/live_image.fs),--data ./var) $(ARGS)
 
 # Three workers for two cores, since tests wait, too. One file of tests on one of them: a file's fixtures are made once. In their order
-# and not the smallest last: those are the end-to-end tests that take minutes each, which kept one worker waiting for the others.
+# and not the smallest last: those are the end-to-end tests that take minutes each, which kept one worker waiting for the others. A worker
+# that dies ends the run, which names its test: beside a new worker, tests of the dead one may be waited for without end.
 test: install-dev models embedders ollama registry chromium postgres mcp-servers chat-clients
-	@exec $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+	@exec $(bin)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
 # What trains, or asks a real model for minutes.
 test-long: install-dev models embedders ollama registry chromium postgres mcp-servers chat-clients
-	@exec $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m long $(ARGS)
+	@exec $(bin)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder -m long $(ARGS)
 
 crash: install-dev models ollama
 	@CRASH_ALL=yes CRASH_N=$(N) CRASH_STEP=$(if $(N),97) exec $(bin)/python -m pytest tests/crash $(ARGS)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import select
+import subprocess
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
 from selenium.common.exceptions import WebDriverException
 
 from batos.testing import ScriptedOllama
@@ -59,6 +60,16 @@ document.forms[0].x.value = "\\u0001".repeat(600 + %(at)d) + end + length + "\\u
 document.forms[0].submit();
 </script>"""
 """A hidden field keeps all but NUL, which ends no frame there: flags of 2 say the same to ZMTP/1.0, which looks at their lowest bit."""
+
+
+_BARE = """
+import sys, zmq
+router = zmq.Context().socket(zmq.ROUTER)
+print(router.bind_to_random_port("tcp://127.0.0.1"), flush=True)
+while True:
+    if sys.argv[1].encode() in router.recv_multipart():
+        print("taken for a message", flush=True)
+"""
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
@@ -108,28 +119,33 @@ def send_forms(window: tuple[Browser, Any], port: int) -> None:
     one.driver.set_page_load_timeout(usual)
 
 
-def takes_for_a_command(router: zmq.Socket[bytes]) -> bool:
-    """Whether a socket that nothing guards takes what it was sent for the command. Its own thread reads that, perhaps later."""
-    deadline = time.monotonic() + WAIT_S
-    while router.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        if COMMAND.encode() in router.recv_multipart():
-            return True
-    return False
-
-
 @contextmanager
-def bare_router() -> Iterator[tuple[zmq.Socket[bytes], int]]:
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
-        router.setsockopt(zmq.LINGER, 0)
-        yield router, router.bind_to_random_port("tcp://127.0.0.1")
+def bare_router() -> Iterator[subprocess.Popen[str]]:
+    """A process with a ROUTER as libzmq makes it: it prints its port, and then a line for each message that holds the command.
+
+    Not in this process: libzmq 4.3.5 aborts where such a socket is closed while a connection before ZMTP/3 begins, as a browser still makes
+    them. With a domain for authentication, as the daemon's socket has, it refuses those first.
+    """
+    with subprocess.Popen([sys.executable, "-c", _BARE, COMMAND], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """The next line that a process prints, waited for; empty if it ends or says nothing."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], WAIT_S)
+    return process.stdout.readline().strip() if ready else ""
 
 
 @pytest.mark.parametrize("attack", [show_page, send_forms])
 def test_it_gets_through_to_a_socket_that_nothing_guards(window: tuple[Browser, Any], attack: Callable[..., None]) -> None:
     """So what the next test does is an attack."""
-    with bare_router() as (router, port):
-        attack(window, port)
-        assert takes_for_a_command(router)
+    with bare_router() as process:
+        attack(window, int(heard(process)))
+        assert heard(process) == "taken for a message"
 
 
 def test_a_page_and_a_form_of_another_origin_command_nothing(window: tuple[Browser, Any], tmp_path: Path) -> None:
