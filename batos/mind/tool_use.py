@@ -457,6 +457,10 @@ class ToolUse:
         self.progress = f"{name}: {line}"
         self._publish(name, "progress", line=line)
 
+    def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the grants allow the same call with other arguments, as where a server redirects it."""
+        return self._decide(dataclasses.replace(call, arguments=arguments)).verdict == ALLOW
+
     # --- details
 
     @property
@@ -570,8 +574,8 @@ class ToolUse:
                 return None
 
         mission = self._attempt.mission
-        records = [*self._own().known.values(), *self._image.read(_earlier_effects, mission.context)]
-        origins = {mission.origin, *self._image.read(_origins_followed, mission.context)}
+        earlier, origins = self._image.read(_followed, mission.context)
+        records, origins = [*self._own().known.values(), *earlier], {mission.origin, *origins}
         told = frozenset({grants.UNTRUSTED}) if origins & FROM_OTHERS else frozenset[str]()
         recalled = self._attempt.has_private or bool(origins & WITH_FILES)
         return told | grants.collected_marks(records, definition, recalled)
@@ -622,23 +626,14 @@ async def _unsent(delivery: Delivery) -> Any:
     raise ToolsTied("this call is only decided on")
 
 
-def _earlier_effects(root: Any, context: str | None) -> list[EffectRecord]:
-    """Return the effects of the missions that one follows: what they read is in the conversation."""
-    return [record for mission in _followed(root, context) for record in effects.load(root, mission.id)]
-
-
-def _origins_followed(root: Any, context: str | None) -> set[str]:
-    """Return the origins of the missions that one follows: their briefs are in the conversation."""
-    return {mission.origin for mission in _followed(root, context)}
-
-
-def _followed(root: Any, context: str | None) -> list[Any]:
-    """Return the missions that one follows, the nearest first."""
-    found: list[Any] = []
-    while context is not None and len(found) < _EARLIER and (mission := root["ledger"].missions.get(context)) is not None:
-        found.append(mission)
-        context = mission.context
-    return found
+def _followed(root: Any, context: str | None) -> tuple[list[EffectRecord], set[str]]:
+    """Return the effects of the missions that one follows, whose answers are in the conversation, and the origins of their briefs."""
+    found, origins, left = list[EffectRecord](), set[str](), _EARLIER
+    while context is not None and left and (mission := root["ledger"].missions.get(context)) is not None:
+        found += effects.load(root, mission.id)
+        origins.add(mission.origin)
+        context, left = mission.context, left - 1
+    return found, origins
 
 
 def told(result: Any) -> str:

@@ -156,6 +156,8 @@ class Delivery:
     """the user's answer to its question"""
     leave: Callable[[], None] = lambda: None
     """Is called just before the first byte leaves, in any thread; what it raises is raised: then nothing may leave."""
+    permits: Callable[[Mapping[str, Any]], bool] = lambda arguments: True
+    """Returns True if the same call with these arguments needs no question: a server may say that what is asked for is elsewhere."""
 
 
 class InputRequired(Exception):

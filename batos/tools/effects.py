@@ -120,6 +120,10 @@ class Caller(Protocol):
         """Hear how far a call is, in one line."""
         ...
 
+    def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
+        """Return True if the same call with other arguments needs no question."""
+        ...
+
 
 class Effects:
     """The effects of one attempt. `asked` holds the keys of those that this attempt asked for."""
@@ -308,7 +312,8 @@ class Effects:
                         raise ToolsTied(f"{call.name} is not called: {why}") from None
                     return await self._failed(record, ToolFailed(f"{call.name} is not called: {why}"))
         tell = functools.partial(self._caller.tell, call.name)
-        delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer, self._leave)
+        permits = functools.partial(self._caller.permits, call)
+        delivery = Delivery(record.key, tell, json.loads(pending)["left"] if pending else "", answer, self._leave, permits)
         self._leave()
         try:
             async with asyncio.timeout(call.seconds):

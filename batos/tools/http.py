@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -81,8 +82,16 @@ class HttpConnector:
             content, usual = content_of(body)
             headers = headers if any(name.lower() == "content-type" for name in headers) else {**headers, "Content-Type": usual}
         key_header = self._key_header if tool.kind == KEYED else ""
+
+        def elsewhere(place: str) -> Mapping[str, Any]:
+            parts = urllib.parse.urlsplit(place)
+            beneath = parts.path.removeprefix(urllib.parse.urlsplit(self._sender.base).path)
+            return {**arguments, "path": beneath, "query": urllib.parse.parse_qs(parts.query, keep_blank_values=True)}
+
         return self._sender.ready(
-            tool, arguments, HttpRequest(method=method, url=url, headers=headers, content=content, key_header=key_header)
+            tool,
+            arguments,
+            HttpRequest(method=method, url=url, headers=headers, content=content, key_header=key_header, elsewhere=elsewhere),
         )
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ import re
 import time
 import unicodedata
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,8 @@ class HttpRequest:
     content: bytes | None = None
     key_header: str = ""
     """header that carries the effect's key"""
+    elsewhere: Callable[[str], Mapping[str, Any]] | None = None
+    """Returns the arguments with which its tool asks for another URL; None where a tool has no such arguments."""
 
 
 class HttpSender:
@@ -163,11 +165,17 @@ class HttpSender:
         url, headers = self._with_secrets(request)
         if request.key_header and delivery.key:
             headers[request.key_header] = delivery.key
-        end = time.monotonic() + self.seconds
+        elsewhere, end = request.elsewhere, time.monotonic() + self.seconds
         for attempt in range(1, TRIES + 1):
             left = max(0.001, end - time.monotonic())
             answer = await self._egress.request(
-                request.method, url, headers=headers, content=request.content, seconds=left, leave=delivery.leave
+                request.method,
+                url,
+                headers=headers,
+                content=request.content,
+                seconds=left,
+                leave=delivery.leave,
+                permits=lambda place: elsewhere is None or delivery.permits(elsewhere(place)),
             )
             if 200 <= answer.status < 300 or (answer.status < 400 and kind == READS):
                 return answer

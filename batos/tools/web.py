@@ -6,7 +6,7 @@ import json
 import mimetypes
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from batos.config import shown
@@ -82,8 +82,8 @@ class WebConnector:
         url, most = arguments["url"], int(arguments.get("max_chars", CHARS))
         origin_of(url)
 
-        async def send(_: Delivery) -> Any:
-            return await self._fetched(url, most)
+        async def send(delivery: Delivery) -> Any:
+            return await self._fetched(url, most, lambda place: delivery.permits({**arguments, "url": place}))
 
         return ToolCall(connection=self._name, tool=tool, arguments=arguments, send=send, seconds=self._seconds, payload=f"GET {url}")
 
@@ -94,9 +94,9 @@ class WebConnector:
         if self._searched:
             await self._searched.close()
 
-    async def _fetched(self, url: str, most: int) -> dict[str, Any]:
+    async def _fetched(self, url: str, most: int, permits: Callable[[str], bool]) -> dict[str, Any]:
         headers = {"Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,*/*;q=0.8"}
-        answer = await self._egress.request("GET", url, headers=headers)
+        answer = await self._egress.request("GET", url, headers=headers, permits=permits)
         if not 200 <= answer.status < 300:
             wait = answer.headers.get("retry-after", "")
             later = f"; it may be asked again after: {wait[:40]}" if wait else ""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batos.app.kernel import Kernel
+from batos.errors import EgressRefused
 from batos.tools.definitions import Delivery, InputRequired, ToolCall, ToolDefinition
 from tests.support.missions import WAIT_S
 
@@ -37,7 +38,10 @@ PAY = ToolDefinition(
 
 
 class Place:
-    """A place with a clock and notes; `fail` is raised by its next call, `asks` is asked once, `more` are further tools."""
+    """A place with a clock and notes; `fail` is raised by its next call, `asks` is asked once, `more` are further tools.
+
+    `moved` are arguments under which it has what it is asked for, as a server that redirects.
+    """
 
     more: Sequence[ToolDefinition] = ()
     seconds = 5.0
@@ -46,6 +50,7 @@ class Place:
         self.calls: list[tuple[str, Mapping[str, Any], str]] = []
         self.fail: Exception | None = None
         self.asks = self.long = ""
+        self.moved: Mapping[str, Any] = {}
         self.private = self.ticks = False
         self.gate = asyncio.Event()
         self.gate.set()
@@ -63,6 +68,8 @@ class Place:
             await self.gate.wait()
             if self.fail is not None:
                 raise self.fail
+            if self.moved and not delivery.permits(self.moved):
+                raise EgressRefused(f"it is at {self.moved}, which may not be asked for")
             if self.ticks:
                 return {"time": len(self.calls)}
             if tool.name == "pay":

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from batos.errors import BatosError
@@ -50,6 +51,9 @@ class Scripted:
 
     def counts(self) -> Counter[tuple[str, str]]:
         return self.counted
+
+    def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
+        return True
 
     def tell(self, name: str, line: str) -> None:
         pass

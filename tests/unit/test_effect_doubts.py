@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,9 @@ class Mission:
 
     def counts(self) -> Counter[tuple[str, str]]:
         return self.calls
+
+    def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
+        return True
 
     def tell(self, name: str, line: str) -> None:
         pass

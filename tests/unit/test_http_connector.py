@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -290,6 +290,24 @@ async def test_a_redirect_of_a_read_stays_with_the_named_server(shop: Shop) -> N
     with pytest.raises(EgressRefused):
         await call(connector(shop.place), "get", path="/")
     assert len(shop.asked) == 1
+
+
+async def test_a_redirect_of_a_read_is_judged_as_a_call_of_its_own(shop: Shop) -> None:
+    shop.answer = lambda path, times: Reply(302, b"", {"Location": "/v1/secret?a=1&b=2"}) if path.endswith("/open") else Reply()
+    made, asked = connector(f"{shop.place}/v1"), list[Any]()
+
+    def permits(arguments: Mapping[str, Any]) -> bool:
+        asked.append(arguments)
+        return False
+
+    tool = next(one for one in await made.tools() if one.name == "get")
+    ready = await made.prepare(tool, {"path": "/open", "headers": {"Accept": "text/plain"}})
+    with pytest.raises(EgressRefused, match=r"/v1/open' redirects to .*/v1/secret.*which its grants do not allow"):
+        await ready.send(Delivery("key", permits=permits))
+    assert asked == [{"path": "/secret", "query": {"a": ["1"], "b": ["2"]}, "headers": {"Accept": "text/plain"}}]
+    assert (await ready.send(Delivery("key")))["url"].endswith("/v1/secret?a=1&b=2")
+    assert [path for path in shop.asked if "secret" in str(path)] != []
+    await made.close()
 
 
 async def test_a_public_name_does_not_come_to_reach_this_machine(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -346,6 +346,9 @@ class Asked:
 
     def counts(self) -> Counter[tuple[str, str]]:
         return self.counted
+
+    def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
+        return True
 
     def tell(self, name: str, line: str) -> None: ...
 

@@ -462,6 +462,31 @@ async def test_a_deny_that_comes_while_a_call_is_under_way_is_heeded_before_a_se
     assert len(place.calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("verdict", "origin", "read"),
+    [("", "user", True), (DENY, "user", False), ("ask", "user", False), (ALLOW, "system", False)],
+)
+async def test_what_a_server_moved_is_read_where_the_grants_allow_it_there(tmp_path: Path, verdict: str, origin: str, read: bool) -> None:
+    """A redirect is judged as a call: a grant that denies an address is not evaded by another one that leads there."""
+    place = Place()
+    place.moved = {"city": "Oslo"}
+    message = json.dumps({"target": "tools.desk", "selector": "call_", "args": ["current_time", {"city": "Tokyo"}], "kwargs": {}})
+    async with desk(tmp_path, place) as kernel:
+        if verdict:
+            await allow(
+                kernel,
+                "desk.current_time",
+                verdict,
+                args=json.dumps({"city": "Tokyo" if verdict == ALLOW else "Oslo"}),
+                system=origin == "system",
+            )
+        heard = await submit(kernel, "m1", "send tools.desk call_", message=message, origin=origin)
+        end = await heard.end()
+        [record] = kernel.image.read(effects.load, "m1")
+    assert (record.state == effects.DONE) is read
+    assert read or "may not be asked for" in json.dumps(end)
+
+
 async def test_a_conflict_calls_nothing_twice(tmp_path: Path) -> None:
     place = Place()
     place.gate.clear()

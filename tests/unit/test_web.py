@@ -43,7 +43,7 @@ class _Pages(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         status, kind, body = self.server.pages.get(self.path.partition("?")[0], (404, "text/plain", b"no"))
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Location" if 300 <= status < 400 else "Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -99,6 +99,18 @@ async def test_a_page_becomes_text_and_links(site: _Site, web: WebConnector, kin
     assert "steal" not in found["text"]
     assert {"text": "more of it", "url": f"http://127.0.0.1:{site.port}/tea/more?x=1"} in found["links"]
     assert all(link["url"].startswith("http") for link in found["links"])
+
+
+async def test_a_page_that_moved_is_read_where_its_address_may_be_asked_for(site: _Site, web: WebConnector) -> None:
+    at = f"http://127.0.0.1:{site.port}"
+    site.pages |= {"/old": (301, "/new", b""), "/new": (200, "text/plain", b"green")}
+    assert (await call(web, "fetch", url=f"{at}/old"))["text"] == "green"
+    site.asked.clear()
+    [fetch] = await web.tools()
+    ready = await web.prepare(fetch, {"url": f"{at}/old", "max_chars": 10})
+    with pytest.raises(EgressRefused, match=f"redirects to '{at}/new', which its grants do not allow; it was not read"):
+        await ready.send(Delivery("", permits=lambda arguments: arguments != {"url": f"{at}/new", "max_chars": 10}))
+    assert site.asked == ["/old"]
 
 
 async def test_other_documents_become_text(site: _Site, web: WebConnector) -> None:
