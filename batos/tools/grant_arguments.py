@@ -10,20 +10,24 @@ A constraint belongs to the name of an argument, `*` to all arguments that are n
 
 Constraints lean to the safe side. A list fits an allow if each of its values does, and a deny if one does. A path that goes back (`..`)
 fits no pattern of an allow, and a deny's pattern wherever it leads. A deny also fits other spellings: letters of another case, the same
-address with a port, a number as text. What an allow's pattern says of the server of a URL fits that server alone, and a pattern of a mail
-address one address.
+address with a port or in Punycode, a number as text. What an allow's pattern says of the server of a URL fits that server alone, and a
+pattern of a mail address one address.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
 import re
 import shlex
+import socket
 import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
+
+import httpx
 
 from batos.errors import InvalidInput
 from batos.image.effects import canonical
@@ -186,17 +190,31 @@ def _forms(text: str) -> list[str]:
 
 
 def _addresses(text: str) -> list[str]:
-    """Return other ways to write a URL: without a name and password, with and without its usual port, and with a straight path."""
+    """Return other ways to write a URL: without a name and password, with and without its usual port, and with a straight path.
+
+    The name of its server is also written in other letters, and its address in other numbers.
+    """
     if (found := _ADDRESS.match(text)) is None:
         return []
     scheme, usual = found[1].lower(), _PORTS.get(found[1].lower(), "")
     server = found[2].rpartition("@")[2].removesuffix(usual).rstrip(".")
     host, colon, port = server.partition(":")
-    server = f"{host.rstrip('.')}{colon}{port}"
+    servers = [f"{one}{colon}{port}" for one in _spellings(host.rstrip("."))]
     straight = posixpath.normpath("/" + _SEPARATORS.sub("/", found[3])).replace("//", "/")
     paths = dict.fromkeys((found[3] or "/", straight, straight.rstrip("/") + "/"))
     ports = dict.fromkeys(("", "" if port else usual))
-    return [f"{scheme}://{server}{more}{path}{found[4]}" for more in ports for path in paths]
+    return [f"{scheme}://{server}{more}{path}{found[4]}" for server in servers for more in ports for path in paths]
+
+
+def _spellings(host: str) -> list[str]:
+    """Return a server's name with other letters in their own script and in ASCII (Punycode), and an IPv4 address in its usual form."""
+    found = [host]
+    with contextlib.suppress(OSError, UnicodeError):
+        found.append(socket.inet_ntoa(socket.inet_aton(host)))
+    with contextlib.suppress(httpx.InvalidURL, UnicodeError):
+        url = httpx.URL(scheme="http", host=host)
+        found += [url.host, url.raw_host.decode("ascii")]
+    return list(dict.fromkeys(found))
 
 
 def goes_back(text: str) -> bool:
