@@ -209,6 +209,8 @@ class _Flat:
                 data = value.encode("utf-8", "surrogatepass")
                 places[value] = len(parts)
                 parts.append(_TEXT.pack(b"X", len(data)) + data)
+            elif type(value) is int:
+                parts.append(_number(value))
             else:
                 self._value(value)
         parts.append(b"u")
@@ -230,16 +232,13 @@ class _Flat:
             if value and self._came(id(value)):
                 return
             length = len(value)
-            if length >= _MANY and set(map(type, value)) == _TEXTS and len(set(value)) == length:  # as the keys of a set
+            texts = length >= _MANY and type(value[1]) is str and set(map(type, value)) == _TEXTS
+            if texts and len(set(value)) == length:  # as the keys of a set
                 parts.append(self._pickling.texts(value))
             else:
                 if length > 3:
                     parts.append(b"(")
-                for one in value:
-                    if type(one) is int:  # most are, and a call for each is felt
-                        parts.append(_number(one))
-                    else:
-                        self._value(one)
+                self._parts_of(value)
                 parts.append(_TUPLES[length] if length <= 3 else b"t")
             self._places[id(value)] = len(parts) - 1
         elif kind is bytes:
@@ -255,6 +254,23 @@ class _Flat:
             parts += (self._class(kind), _REFERRED)
         else:
             raise _NotFlat
+
+    def _parts_of(self, row: tuple[Any, ...]) -> None:
+        """Write the values of a tuple. Most are numbers, texts and references that come once, and a call for each would be felt."""
+        parts, places, kinds, jar = self._parts, self._places, self._kinds, self._jar
+        for one in row:
+            kind = type(one)
+            if kind is int:
+                parts.append(_number(one))
+            elif kind is str and one not in places:
+                data = one.encode("utf-8", "surrogatepass")
+                places[one] = len(parts)
+                parts.append(_TEXT.pack(b"X", len(data)) + data)
+            elif kind in kinds and one._p_jar is jar and (oid := one._p_oid) and oid not in places:
+                places[oid] = len(parts)
+                parts += (_ID + oid, kinds[kind], _REFERRED)
+            else:
+                self._value(one)
 
     def _came(self, key: str | bytes | int) -> bool:
         """Refer to a value that was written before; it is numbered when it comes the second time. Return False for another one.
@@ -337,7 +353,7 @@ def _is_leaf(state: tuple[Any, ...]) -> bool:
     if not 0 < len(state) < 3 or type(state[0]) is not tuple:
         return False
     row = state[0]
-    if len(row) < 4 or len(row) % 2 or set(map(type, row[::2])) != {int}:
+    if len(row) < 4 or len(row) % 2 or type(row[0]) is not int or set(map(type, row[::2])) != {int}:
         return False
     return all(map(_by_class, {*map(type, row[1::2]), *map(type, state[1:])}))
 
