@@ -196,7 +196,8 @@ class Egress:
             asked, url = url, str(httpx.URL(url).join(place))
             target = origin_of(url)
             if not permits(url):
-                raise EgressRefused(f"{shown(asked)} redirects to {shown(url)}, which its grants do not allow; it was not read")
+                why = "its grants do not allow that without a question. Nothing was read; call the tool with that address"
+                raise EgressRefused(f"{shown(asked)} redirects to {shown(url)}, and {why}")
             if origin.scheme == "https" and target.scheme == "http":
                 raise EgressRefused(f"{origin} redirects from https to {target}; this would send the request unencrypted")
             if target != origin:

@@ -302,7 +302,7 @@ async def test_a_redirect_of_a_read_is_judged_as_a_call_of_its_own(shop: Shop) -
 
     tool = next(one for one in await made.tools() if one.name == "get")
     ready = await made.prepare(tool, {"path": "/open", "headers": {"Accept": "text/plain"}})
-    with pytest.raises(EgressRefused, match=r"/v1/open' redirects to .*/v1/secret.*which its grants do not allow"):
+    with pytest.raises(EgressRefused, match=r"/v1/open' redirects to .*/v1/secret.*and its grants do not allow"):
         await ready.send(Delivery("key", permits=permits))
     assert asked == [{"path": "/secret", "query": {"a": ["1"], "b": ["2"]}, "headers": {"Accept": "text/plain"}}]
     assert (await ready.send(Delivery("key")))["url"].endswith("/v1/secret?a=1&b=2")
