@@ -172,6 +172,10 @@ class InputRequired(Exception):
         self.question, self.pending = question, pending
 
 
+NOT_GRANTED = "its grants do not allow that without a question; call the tool with that address"
+"""Why a redirect is not followed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call of a tool, ready to be sent."""

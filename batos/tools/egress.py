@@ -155,13 +155,13 @@ class Egress:
         content: bytes | None = None,
         seconds: float | None = None,
         leave: Callable[[], None] = lambda: None,
-        permits: Callable[[str], bool] = lambda url: True,
+        refusal: Callable[[str], str] = lambda url: "",
     ) -> HttpAnswer:
         """Send a request and read its whole answer. Redirects of GET and HEAD are followed, those of others are the answer.
 
         :param seconds: for this request, in place of the limit.
         :param leave: called once a connection is open, just before the request leaves on it; what it raises is raised.
-        :param permits: returns True for a URL to which a redirect may be followed.
+        :param refusal: returns why a redirect to a URL is not followed; "" to follow it.
         :raises EgressRefused: if it, or a redirect of it, goes where it may not; of the request itself nothing was sent then.
         :raises EgressFailed: if no whole answer came.
         """
@@ -169,7 +169,7 @@ class Egress:
         within = self.limits.seconds if seconds is None else seconds
         try:
             async with asyncio.timeout(within):
-                return await self._followed(method.upper(), url, dict(headers or {}), content, sent, permits)
+                return await self._followed(method.upper(), url, dict(headers or {}), content, sent, refusal)
         except TimeoutError:
             if not sent.begun:
                 why = "its server was not reached, or it waited for its turn; nothing was done"
@@ -185,7 +185,7 @@ class Egress:
             await pool.aclose()
 
     async def _followed(
-        self, method: str, url: str, headers: dict[str, str], content: bytes | None, sent: _Sent, permits: Callable[[str], bool]
+        self, method: str, url: str, headers: dict[str, str], content: bytes | None, sent: _Sent, refusal: Callable[[str], str]
     ) -> HttpAnswer:
         origin = origin_of(url)
         for _ in range(self.limits.redirects + 1):
@@ -195,9 +195,8 @@ class Egress:
                 return answer
             asked, url = url, str(httpx.URL(url).join(place))
             target = origin_of(url)
-            if not permits(url):
-                why = "its grants do not allow that without a question. Nothing was read; call the tool with that address"
-                raise EgressRefused(f"{shown(asked)} redirects to {shown(url)}, and {why}")
+            if why := refusal(url):
+                raise EgressRefused(f"{shown(asked)} redirects to {shown(url)}, which is not followed: {why}")
             if origin.scheme == "https" and target.scheme == "http":
                 raise EgressRefused(f"{origin} redirects from https to {target}; this would send the request unencrypted")
             if target != origin:

@@ -28,8 +28,18 @@ import httpx
 from batos.config import nearest, shown
 from batos.errors import BatosError, EgressFailed, InvalidInput, ToolFailed
 from batos.image.effects import IDEMPOTENT, KEYED, READS
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, seconds_of, with_secrets
+from batos.tools.definitions import (
+    NOT_GRANTED,
+    ConnectionSpec,
+    ConnectorServices,
+    Delivery,
+    ToolCall,
+    ToolDefinition,
+    seconds_of,
+    with_secrets,
+)
 from batos.tools.egress import Egress, EgressLimits, HttpAnswer, WebOrigin, is_public, origin_of
+from batos.tools.grant_arguments import goes_back
 
 TRIES = 5
 """Greatest number of sendings of a request that only reads."""
@@ -165,7 +175,13 @@ class HttpSender:
         url, headers = self._with_secrets(request)
         if request.key_header and delivery.key:
             headers[request.key_header] = delivery.key
-        elsewhere, end = request.elsewhere, time.monotonic() + self.seconds
+        end = time.monotonic() + self.seconds
+
+        def refusal(place: str) -> str:
+            if why := self._leads_out(place):
+                return why
+            return "" if request.elsewhere is None or delivery.permits(request.elsewhere(place)) else NOT_GRANTED
+
         for attempt in range(1, TRIES + 1):
             left = max(0.001, end - time.monotonic())
             answer = await self._egress.request(
@@ -175,7 +191,7 @@ class HttpSender:
                 content=request.content,
                 seconds=left,
                 leave=delivery.leave,
-                permits=lambda place: elsewhere is None or delivery.permits(elsewhere(place)),
+                refusal=refusal,
             )
             if 200 <= answer.status < 300 or (answer.status < 400 and kind == READS):
                 return answer
@@ -185,6 +201,13 @@ class HttpSender:
             delivery.tell(f"{self.origin} answered {answer.status}; the request is sent again in {pause:g} s")
             await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+    def _leads_out(self, place: str) -> str:
+        """Return why a URL is not beneath the base; "" if it is, or is of another server, which is not reached anyway."""
+        base, path = urllib.parse.urlsplit(self.base).path, urllib.parse.urlsplit(place).path
+        if origin_of(place) != self.origin or ((path == base or path.startswith(f"{base}/")) and not goes_back(path)):
+            return ""
+        return f"it is not beneath {self.base}, for which the connection is; another connection can name it"
 
     def _fault(self, answer: HttpAnswer, request: HttpRequest, kind: str) -> BatosError:
         status = answer.status

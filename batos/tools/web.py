@@ -14,7 +14,7 @@ from batos.errors import InvalidInput, ToolFailed, Unreadable
 from batos.image.effects import READS
 from batos.isolation import ChildStopped, IsolatedChild
 from batos.tools import page_reader
-from batos.tools.definitions import ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, seconds_of
+from batos.tools.definitions import NOT_GRANTED, ConnectionSpec, ConnectorServices, Delivery, ToolCall, ToolDefinition, seconds_of
 from batos.tools.egress import Egress, EgressLimits, HttpAnswer, origin_of
 from batos.tools.http_sending import HttpRequest, HttpSender, check_options
 
@@ -83,7 +83,7 @@ class WebConnector:
         origin_of(url)
 
         async def send(delivery: Delivery) -> Any:
-            return await self._fetched(url, most, lambda place: delivery.permits({**arguments, "url": place}))
+            return await self._fetched(url, most, lambda place: "" if delivery.permits({**arguments, "url": place}) else NOT_GRANTED)
 
         return ToolCall(connection=self._name, tool=tool, arguments=arguments, send=send, seconds=self._seconds, payload=f"GET {url}")
 
@@ -94,9 +94,9 @@ class WebConnector:
         if self._searched:
             await self._searched.close()
 
-    async def _fetched(self, url: str, most: int, permits: Callable[[str], bool]) -> dict[str, Any]:
+    async def _fetched(self, url: str, most: int, refusal: Callable[[str], str]) -> dict[str, Any]:
         headers = {"Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,*/*;q=0.8"}
-        answer = await self._egress.request("GET", url, headers=headers, permits=permits)
+        answer = await self._egress.request("GET", url, headers=headers, refusal=refusal)
         if not 200 <= answer.status < 300:
             wait = answer.headers.get("retry-after", "")
             later = f"; it may be asked again after: {wait[:40]}" if wait else ""

@@ -292,6 +292,20 @@ async def test_a_redirect_of_a_read_stays_with_the_named_server(shop: Shop) -> N
     assert len(shop.asked) == 1
 
 
+@pytest.mark.parametrize("place", ["/admin", "/v10", "/v1/../admin", "/v1/%2e%2e/admin", "https://127.0.0.1:1/v1", "//127.0.0.1:1/v1"])
+async def test_a_redirect_of_a_read_stays_beneath_the_base(shop: Shop, place: str) -> None:
+    shop.answer = lambda path, times: Reply(302, b"", {"Location": place})
+    with pytest.raises(EgressRefused, match=r"not beneath .*/v1, for which the connection is|reachable are"):
+        await call(connector(f"{shop.place}/v1"), "get", path="/a")
+    assert len(shop.asked) == 1
+
+
+@pytest.mark.parametrize("place", ["/v1", "/v1/", "/v1/b%2Fc?x=../y", "b"])
+async def test_a_redirect_beneath_the_base_is_followed(shop: Shop, place: str) -> None:
+    shop.answer = lambda path, times: Reply(302, b"", {"Location": place}) if path.endswith("/a") else Reply()
+    assert (await call(connector(f"{shop.place}/v1"), "get", path="/a"))["status"] == 200
+
+
 async def test_a_redirect_of_a_read_is_judged_as_a_call_of_its_own(shop: Shop) -> None:
     shop.answer = lambda path, times: Reply(302, b"", {"Location": "/v1/secret?a=1&b=2"}) if path.endswith("/open") else Reply()
     made, asked = connector(f"{shop.place}/v1"), list[Any]()
@@ -302,7 +316,7 @@ async def test_a_redirect_of_a_read_is_judged_as_a_call_of_its_own(shop: Shop) -
 
     tool = next(one for one in await made.tools() if one.name == "get")
     ready = await made.prepare(tool, {"path": "/open", "headers": {"Accept": "text/plain"}})
-    with pytest.raises(EgressRefused, match=r"/v1/open' redirects to .*/v1/secret.*and its grants do not allow"):
+    with pytest.raises(EgressRefused, match=r"/v1/open' redirects to .*/v1/secret.*which is not followed: its grants do not allow"):
         await ready.send(Delivery("key", permits=permits))
     assert asked == [{"path": "/secret", "query": {"a": ["1"], "b": ["2"]}, "headers": {"Accept": "text/plain"}}]
     assert (await ready.send(Delivery("key")))["url"].endswith("/v1/secret?a=1&b=2")

@@ -109,7 +109,7 @@ async def test_a_page_that_moved_is_read_where_its_address_may_be_asked_for(site
     [fetch] = await web.tools()
     ready = await web.prepare(fetch, {"url": f"{at}/old", "max_chars": 10})
     with pytest.raises(
-        EgressRefused, match=f"redirects to '{at}/new', and its grants do not allow that without a question. Nothing was read"
+        EgressRefused, match=f"redirects to '{at}/new', which is not followed: its grants do not allow that without a question"
     ):
         await ready.send(Delivery("", permits=lambda arguments: arguments != {"url": f"{at}/new", "max_chars": 10}))
     assert site.asked == ["/old"]
