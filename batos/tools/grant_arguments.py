@@ -27,8 +27,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-import httpx
-
 from batos.errors import InvalidInput
 from batos.image.effects import canonical
 
@@ -208,6 +206,8 @@ def _addresses(text: str) -> list[str]:
 
 def _spellings(host: str) -> list[str]:
     """Return a server's name with other letters in their own script and in ASCII (Punycode), and an IPv4 address in its usual form."""
+    import httpx  # with the first URL that a deny is about: most daemons have none
+
     found = [host]
     with contextlib.suppress(OSError, UnicodeError):
         found.append(socket.inet_ntoa(socket.inet_aton(host)))
