@@ -28,7 +28,7 @@ from batos.errors import BatosError, GrantRefused, InvalidInput, ToolFailed, Too
 from batos.image import effects, identity, method_doubts
 from batos.image import grants as image_grants
 from batos.image.effects import DONE, IDEMPOTENT, READS, EffectRecord
-from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord
+from batos.image.grants import ALLOW, ASK, DENY, CurrentGrant, GrantRecord, GrantUse
 from batos.image.identity import ActingState
 from batos.image.living_image import LivingImage
 from batos.image.method_doubts import Doubt
@@ -137,6 +137,7 @@ class ToolUse:
         self._effects: Effects | None = None
         self._identity: ActingState | None = None
         self._repeated: set[str] = set()  # keys of calls that a model asks for although the mission has made the same before
+        self._spent: dict[str, int] = {}  # grant by which a call is made, by the key of its effect
         self._sender: CallingMethod | None = None  # the method whose call is brought to its end outside the gate
         self.called: list[Called] = []
         self.was_tied = False
@@ -430,6 +431,7 @@ class ToolUse:
             if permission.verdict == DENY:
                 raise GrantRefused(f"{call.name} is not called: {permission.reason}", tool=call.name)
             grant, size = permission.grant, _size(call)
+            self._spent[call.key] = 0 if grant is None else grant.id
             if grant is None or await self._image.system(image_grants.spend, grant.id, size, time.time(), mission=self._attempt.mission.id):
                 return permission.by  # else it was used up or removed meanwhile: all grants are asked anew
 
@@ -459,7 +461,9 @@ class ToolUse:
 
     def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
         """Return True if the grants allow the same call with other arguments, as where a server redirects it."""
-        return self._decide(dataclasses.replace(call, arguments=arguments)).verdict == ALLOW
+        own = self._spent.get(call.key)  # the grant of this call, of which a redirect is no further use
+        table = [one._replace(use=GrantUse(one.use.day)) if one.grant.id == own else one for one in self._grants()]
+        return self._decide(dataclasses.replace(call, arguments=arguments), table).verdict == ALLOW
 
     # --- details
 
@@ -529,10 +533,10 @@ class ToolUse:
     def _grants(self) -> Sequence[CurrentGrant]:
         return self._image.read(image_grants.all_grants, time.time())
 
-    def _decide(self, call: ToolCall) -> grants.Permission:
+    def _decide(self, call: ToolCall, table: Sequence[CurrentGrant] | None = None) -> grants.Permission:
         request = self._request(call.connection, call.tool, call.arguments, self._marks(), _size(call))
         request = dataclasses.replace(request, effect=call.key)
-        permission = grants.decide(self._grants(), request)
+        permission = grants.decide(self._grants() if table is None else table, request)
         answered = permission.grant is not None and permission.grant.effect == call.key
         if permission.verdict != ALLOW or call.tool.kind == READS or answered:
             return permission

@@ -172,7 +172,7 @@ class InputRequired(Exception):
         self.question, self.pending = question, pending
 
 
-NOT_GRANTED = "its grants do not allow that without a question; call the tool with that address"
+NOT_GRANTED = "the grants do not allow a call with that address without a question; make it as a call of its own"
 """Why a redirect is not followed."""
 
 

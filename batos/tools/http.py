@@ -86,7 +86,8 @@ class HttpConnector:
         def elsewhere(place: str) -> Mapping[str, Any]:
             parts = urllib.parse.urlsplit(place)
             beneath = parts.path.removeprefix(urllib.parse.urlsplit(self._sender.base).path)
-            return {**arguments, "path": beneath, "query": urllib.parse.parse_qs(parts.query, keep_blank_values=True)}
+            query = urllib.parse.parse_qs(parts.query, keep_blank_values=True)
+            return {**arguments, "path": beneath, "query": {name: given[0] if len(given) == 1 else given for name, given in query.items()}}
 
         return self._sender.ready(
             tool,

@@ -463,23 +463,26 @@ async def test_a_deny_that_comes_while_a_call_is_under_way_is_heeded_before_a_se
 
 
 @pytest.mark.parametrize(
-    ("verdict", "origin", "read"),
-    [("", "user", True), (DENY, "user", False), ("ask", "user", False), (ALLOW, "system", False)],
+    ("verdict", "origin", "city", "read"),
+    [
+        ("", "user", "", True),
+        (DENY, "user", "Oslo", False),
+        ("ask", "user", "Oslo", False),
+        (ALLOW, "system", "Tokyo", False),
+        (ALLOW, "system", "*", True),
+    ],
 )
-async def test_what_a_server_moved_is_read_where_the_grants_allow_it_there(tmp_path: Path, verdict: str, origin: str, read: bool) -> None:
+async def test_what_a_server_moved_is_read_where_the_grants_allow_it_there(
+    tmp_path: Path, verdict: str, origin: str, city: str, read: bool
+) -> None:
     """A redirect is judged as a call: a grant that denies an address is not evaded by another one that leads there."""
     place = Place()
     place.moved = {"city": "Oslo"}
     message = json.dumps({"target": "tools.desk", "selector": "call_", "args": ["current_time", {"city": "Tokyo"}], "kwargs": {}})
     async with desk(tmp_path, place) as kernel:
         if verdict:
-            await allow(
-                kernel,
-                "desk.current_time",
-                verdict,
-                args=json.dumps({"city": "Tokyo" if verdict == ALLOW else "Oslo"}),
-                system=origin == "system",
-            )
+            more = {"system": True, "uses": 1} if origin == "system" else {}  # of which the redirect is no further use
+            await allow(kernel, "desk.current_time", verdict, args=json.dumps({"city": city}), **more)
         heard = await submit(kernel, "m1", "send tools.desk call_", message=message, origin=origin)
         end = await heard.end()
         [record] = kernel.image.read(effects.load, "m1")
