@@ -34,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -391,6 +391,10 @@ class Granting:
 
     def tell(self, name: str, line: str) -> None:
         """Hear nothing."""
+
+    def permits(self, call: ToolCall, arguments: Mapping[str, Any]) -> bool:
+        """Permit it."""
+        return True
 
 
 OVERHEAD_TASK, CALLS_A_MISSION = 50, 10
